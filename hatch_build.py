@@ -1,7 +1,7 @@
 """The build hook: compiles gpuviz/_native/*.c into one shared library where the machine has a C compiler.
 
-The library is an optional accelerator, so an install never fails for want of a compiler: the wheel is then a pure one.
-A wheel with the library inside is tagged for this platform, and for every Python, since the C knows nothing of Python.
+The library only makes things faster, so an install never fails for want of a compiler: the wheel is then a
+pure one. A wheel with the library inside is tagged for this platform and any Python, since the C knows none.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NativeLibraryHook(BuildHookInterface):
         """The library, built in `folder`; None, and one line that says why, where it cannot be built."""
         command = compiler()
         if command is None:
-            self.app.display_info("gpuviz: no C compiler found ($CC, cc, gcc, clang); building without the library.")
+            self.app.display_info("gpuviz: no C compiler found ($CC, cc, gcc, clang); no library built.")
             return None
         library = folder / LIBRARY_NAME
         sources = sorted(str(path) for path in (Path(self.root) / PACKAGE).glob("*.c"))
@@ -57,11 +57,11 @@ class NativeLibraryHook(BuildHookInterface):
                 [*command, *FLAGS, "-o", str(library), *sources], capture_output=True, text=True, check=False
             )
         except OSError as error:
-            self.app.display_warning(f"gpuviz: {command[0]} cannot run ({error}); building without the library.")
+            self.app.display_warning(f"gpuviz: {command[0]} did not run ({error}); no library built.")
             return None
         if answer.returncode != 0:
             self.app.display_warning(
-                f"gpuviz: {shlex.join(command)} failed; building without the library.\n{answer.stderr}"
+                f"gpuviz: {shlex.join(command)} failed; no library built.\n{answer.stderr}"
             )
             return None
         return library
@@ -75,7 +75,7 @@ class NativeLibraryHook(BuildHookInterface):
 
 
 def compiler() -> list[str] | None:
-    """The command of the first C compiler that exists here, $CC first; $CC may hold arguments ("ccache gcc")."""
+    """The command of the first C compiler that exists here; $CC comes first and may hold arguments."""
     if sys.platform == "win32":
         return None
     for candidate in (os.environ.get("CC", ""), "cc", "gcc", "clang"):

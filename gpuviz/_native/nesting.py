@@ -15,7 +15,7 @@ from gpuviz._native import library
 type Answer = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32], int, int]
 
 _INT64_ARRAY = np.ctypeslib.ndpointer(dtype=np.int64, ndim=1, flags="C_CONTIGUOUS")
-_INT32_ARRAY = np.ctypeslib.ndpointer(dtype=np.int32, ndim=1, flags="C_CONTIGUOUS, WRITEABLE")
+_INT32_ARRAY = np.ctypeslib.ndpointer(dtype=np.int32, ndim=1, flags=("C_CONTIGUOUS", "WRITEABLE"))
 _INT64_RESULT = ctypes.POINTER(ctypes.c_int64)
 
 
@@ -41,9 +41,8 @@ def nest(
         raise ValueError(f"nest numbers rows with 32 bits; {count} rows are too many. Split them by thread.")
     parent, depth, level = (np.empty(count, dtype=np.int32) for _ in range(3))
     bleeding, crossing = ctypes.c_int64(), ctypes.c_int64()
-    status = function(
-        count, thread, start, end, tolerance, parent, depth, level, ctypes.byref(bleeding), ctypes.byref(crossing)
-    )
+    counts = ctypes.byref(bleeding), ctypes.byref(crossing)
+    status = function(count, thread, start, end, tolerance, parent, depth, level, *counts)
     if status != 0:
         raise MemoryError(f"The stack of open intervals did not fit in memory ({count} rows).")
     return parent, depth, level, bleeding.value, crossing.value
