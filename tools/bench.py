@@ -1,6 +1,6 @@
 """Times the way from a file to a page: load, analyse, save, reopen, write the page; one line per trace.
 
-Give trace files as arguments; without any it takes the recordings beside the checkout. Each file gets a process
+Give trace files as arguments; without any it takes the recordings beside the checkout. Each gets a process
 of its own, so that its peak memory is its own.
 """
 

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from gpuviz import _native
 from gpuviz._native import nesting
 
-pytestmark = pytest.mark.skipif(
-    not nesting.available(), reason="the compiled library is not built here: no C compiler at install time"
-)
+pytestmark = pytest.mark.native
 
 type Row = tuple[int, int, int]  # thread, start, end
 
