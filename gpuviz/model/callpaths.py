@@ -70,10 +70,10 @@ def build_call_tree(
     in `frames`, which must hold a frame of layer ``root``. Children of a node are ordered by their first row. Empty
     input gives the root alone.
     """
-    parent = np.asarray(parent, dtype=np.int64)
-    frame_id = np.asarray(frame_id, dtype=np.int64)
+    parents: Ints = np.asarray(parent, dtype=np.int64)
+    frame_ids: Ints = np.asarray(frame_id, dtype=np.int64)
     root_frame = int(frames.filter(pl.col("layer") == "root")["frame_id"][0])
-    node_of_row, node_parent, node_frame = _merge(parent, frame_id, frames.height)
+    node_of_row, node_parent, node_frame = _merge(parents, frame_ids, frames.height)
     node_parent = np.concatenate(([-1], node_parent))
     node_frame = np.concatenate(([root_frame], node_frame))
     preorder, depth, last = _preorder(node_parent)
@@ -106,8 +106,9 @@ def _expand(rows: Ints, offsets: Ints, parents: Ints) -> Ints:
     """All children of `parents` (an index of -1 stands for the roots)."""
     begin, end = offsets[parents + 1], offsets[parents + 2]
     lengths = end - begin
-    positions = np.repeat(begin - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(lengths.sum())
-    return rows[positions]
+    offset_of_group = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    children: Ints = rows[np.repeat(begin - offset_of_group, lengths) + np.arange(lengths.sum())]
+    return children
 
 
 def _merge(parent: Ints, frame_id: Ints, frame_count: int) -> tuple[Ints, Ints, Ints]:

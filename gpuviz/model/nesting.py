@@ -55,10 +55,10 @@ def nest(
     that starts where another ends is its sibling; one that starts where another of equal or greater length starts
     lies in it. Uses the compiled walk where there is one; both give the same answer.
     """
-    arrays = [np.ascontiguousarray(values, dtype=np.int64) for values in (thread, start, end)]
+    thread, start, end = (np.ascontiguousarray(values, dtype=np.int64) for values in (thread, start, end))
     if native.available():
-        return Nesting(*native.nest(*arrays, tolerance_ns))
-    return nest_in_python(*arrays, tolerance_ns)
+        return Nesting(*native.nest(thread, start, end, tolerance_ns))
+    return nest_in_python(thread, start, end, tolerance_ns)
 
 
 def nest_in_python(

@@ -20,8 +20,10 @@ import polars as pl
 SCHEMA_VERSION = 1
 
 TIMINGS = ("ok", "open", "invalid")
-FRAME_LAYERS = ("root", "group", "cell", "line", "python", "module", "op", "other", "api")
-FRAME_LAYERS += ("kernel", "memcpy", "memset", "graph_run")
+FRAME_LAYERS = (
+    *("root", "group", "cell", "line", "python", "module", "op", "other", "api"),
+    *("kernel", "memcpy", "memset", "graph_run"),
+)
 HOST_LAYERS = ("python", "module", "op", "other")
 APIS = ("runtime", "driver")
 STREAM_KINDS = ("legacy", "per_thread", "blocking", "non_blocking", "unknown")
