@@ -76,7 +76,10 @@ def _read_manifest(source: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT_NAME:
         raise _damaged(source, "an archive without a gpuviz manifest")
     found = f"format {manifest.get('format_version')}, schema {manifest.get('schema_version')}"
-    if (manifest.get("format_version"), manifest.get("schema_version")) != (FORMAT_VERSION, schema.SCHEMA_VERSION):
+    if (manifest.get("format_version"), manifest.get("schema_version")) != (
+        FORMAT_VERSION,
+        schema.SCHEMA_VERSION,
+    ):
         raise TraceFileError(
             f"Tried to open {source}: it is {FORMAT_NAME} {found}, this gpuviz reads {SUPPORTED}. "
             "Open it with the gpuviz that wrote it, or load the original trace again.",
@@ -123,4 +126,3 @@ def _damaged(source: Path, found: str) -> TraceFileError:
         found=found,
         supported=SUPPORTED,
     )
-

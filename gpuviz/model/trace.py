@@ -122,7 +122,16 @@ class Trace:
         Columns: ``table`` (kernels, memcpys, memsets, graph_runs), activity_id, correlation_id, api_id, name,
         start_ns, end_ns, timing, stream_id, device_id, graph_id, callpath_id, forward_callpath_id.
         """
-        columns = ["activity_id", "correlation_id", "api_id", "name", "start_ns", "end_ns", "timing", "stream_id"]
+        columns = [
+            "activity_id",
+            "correlation_id",
+            "api_id",
+            "name",
+            "start_ns",
+            "end_ns",
+            "timing",
+            "stream_id",
+        ]
         columns += ["graph_id", "callpath_id", "forward_callpath_id"]
         kind = pl.Enum(schema.ACTIVITY_TABLES)
         parts = [
@@ -155,7 +164,9 @@ class Trace:
         )
         tables = {name: self.table(name).filter(touches) for name in schema.INTERVAL_TABLES}
         launches = pl.concat([tables[name]["api_id"] for name in schema.ACTIVITY_TABLES]).drop_nulls().unique()
-        tables["api_calls"] = self.api_calls.filter(touches.fill_null(False) | pl.col("api_id").is_in(launches.implode()))
+        tables["api_calls"] = self.api_calls.filter(
+            touches.fill_null(False) | pl.col("api_id").is_in(launches.implode())
+        )
         tables["counters"] = self.counters.filter(pl.col("time_ns").is_between(start_ns, end_ns, closed="left"))
         return self.replace(meta=replace(self.meta, window=(start_ns, end_ns)), **tables)
 

@@ -53,8 +53,7 @@ def _check_nulls(definition: schema.Table, table: pl.DataFrame) -> None:
 def _check_interval(name: str, table: pl.DataFrame) -> None:
     start, end, timing = pl.col("start_ns"), pl.col("end_ns"), pl.col("timing")
     laws = {
-        "timing 'ok' wants 0 <= start <= end": (timing == "ok")
-        & ~((start >= 0) & (start <= end)).fill_null(False),
+        "timing 'ok' wants 0 <= start <= end": (timing == "ok") & ~((start >= 0) & (start <= end)).fill_null(False),
         "timing 'open' wants a start and no end": (timing == "open") & (start.is_null() | end.is_not_null()),
     }
     for law, broken in laws.items():

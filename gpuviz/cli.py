@@ -1,0 +1,107 @@
+"""The command line: ``gpuviz info FILE``, ``gpuviz view FILE``.
+
+Exit codes: 0 done; 1 a file could not be read or written (the reason is one sentence on standard error); 2 the
+command itself is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuviz import __version__
+from gpuviz.errors import GpuvizError
+from gpuviz.formats import load
+from gpuviz.model import Trace
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except GpuvizError as error:
+        print(f"gpuviz: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        sys.stderr.close()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuviz",
+        description="Explore GPU traces.",
+        epilog="Exit codes: 0 done, 1 a file failed, 2 wrong usage.",
+    )
+    parser.add_argument("--version", action="version", version=f"gpuviz {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    info = commands.add_parser("info", help="what a trace file holds, as text")
+    info.add_argument("file", metavar="FILE", help="a PyTorch/Kineto trace (.json, .json.gz) or a .gpuviz file")
+    info.add_argument("--json", action="store_true", help="the same for machines")
+    info.set_defaults(command=_info)
+
+    view = commands.add_parser("view", help="write the linked views of a trace file as one offline page")
+    view.add_argument("file", metavar="FILE", help="a PyTorch/Kineto trace (.json, .json.gz) or a .gpuviz file")
+    view.add_argument("-o", "--output", metavar="PAGE", help="page to write (default: FILE's name with .html, here)")
+    view.add_argument("--open", action="store_true", help="open the page in the default browser")
+    view.set_defaults(command=_view)
+    return parser
+
+
+def _info(options: argparse.Namespace) -> None:
+    from gpuviz.view.report import text_report
+
+    trace = load(options.file)
+    if options.json:
+        json.dump(_facts(trace), sys.stdout, indent=2, default=str)
+        print()
+    else:
+        print(text_report(trace))
+
+
+def _facts(trace: Trace) -> dict[str, Any]:
+    from gpuviz.analysis import device_time, top_kernels
+
+    meta = trace.meta
+    return {
+        "title": meta.title,
+        "source": meta.source,
+        "format": meta.format,
+        "modelled": meta.modelled,
+        "t0_unix_ns": meta.t0_unix_ns,
+        "end_ns": meta.end_ns,
+        "dropped_records": meta.dropped_records,
+        "rows": {name: table.height for name, table in trace.tables.items()},
+        "device_time": device_time(trace).to_dicts(),
+        "top_kernels": top_kernels(trace, limit=20).to_dicts(),
+        "diagnostics": trace.diagnostics.to_dicts(),
+    }
+
+
+def _view(options: argparse.Namespace) -> None:
+    from gpuviz.view.html import save_html
+
+    trace = load(options.file)
+    page = save_html(trace, options.output or _page_name(options.file))
+    print(f"wrote {page} ({page.stat().st_size / 1e6:.2f} MB)")
+    if options.open:
+        webbrowser.open(page.resolve().as_uri())
+
+
+def _page_name(file: str) -> str:
+    """``trace.pt.trace.json.gz`` → ``trace.pt.trace.html``"""
+    name = Path(file).name
+    for suffix in (".gz", ".json", ".gpuviz"):
+        name = name.removesuffix(suffix)
+    return f"{name}.html"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

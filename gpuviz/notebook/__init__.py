@@ -1,0 +1,1 @@
+"""Where a person meets gpuviz: rich display, and the magics."""
