@@ -157,11 +157,7 @@ def _default_meaning(row: _Interval) -> str:
     if row.lane == "stream":
         return SYMBOLS.get(character, f"kernel {character}")
     if row.lane == "thread":
-        return (
-            f"python {character}"
-            if character.islower()
-            else f"api {CALLS.get(character, 'cudaLaunchKernel')}"
-        )
+        return f"python {character}" if character.islower() else f"api {CALLS.get(character, 'cudaLaunchKernel')}"
     return f"{row.lane} {character}"
 
 
@@ -189,9 +185,7 @@ def _call_tree(host: list[_Interval], gpu: list[_Interval]) -> dict[str, pl.Data
         parents.append(orphan if above is None else position[id(above)])
         layer = "api" if row.kind in APIS else ACTIVITIES.get(row.kind, row.kind + "s").removesuffix("s")
         file, _, line = (
-            row.words[1].rpartition(":")
-            if row.kind in schema.HOST_LAYERS and row.words[1:]
-            else ("", "", "0")
+            row.words[1].rpartition(":") if row.kind in schema.HOST_LAYERS and row.words[1:] else ("", "", "0")
         )
         frame_ids.append(frames.add(layer, _name(row), file or None, None, int(line) or None))
     if any(row.launch is None for row in gpu):
@@ -215,9 +209,7 @@ def _rows(intervals: list[_Interval]) -> dict[str, list[dict[str, Any]]]:
         rows["devices"].append({"device_id": number, "process_id": 0, "ordinal": ordinal})
     for number, (ordinal, label) in enumerate(streams):
         place = {"device_id": devices.index(ordinal), "process_id": 0, "kind": "unknown", "label": label}
-        rows["streams"].append(
-            {"stream_id": number, "number": int(label) if label.isdigit() else None} | place
-        )
+        rows["streams"].append({"stream_id": number, "number": int(label) if label.isdigit() else None} | place)
     for row in intervals:
         content: dict[str, Any] = {"name": _name(row), "start_ns": row.start, "timing": row.timing}
         content["end_ns"] = row.end if row.timing == "ok" else None
@@ -240,9 +232,7 @@ def _rows(intervals: list[_Interval]) -> dict[str, list[dict[str, Any]]]:
                 ids |= {"api_id": row.launch.row_id, "correlation_id": row.launch.row_id + 1}
             rows[ACTIVITIES[row.kind]].append(content | ids | _sizes(row))
         elif row.lane == "range":
-            rows["ranges"].append(
-                content | {"range_id": len(rows["ranges"]), "depth": 0, "kind": "annotation"}
-            )
+            rows["ranges"].append(content | {"range_id": len(rows["ranges"]), "depth": 0, "kind": "annotation"})
         else:
             rows["syncs"].append(content | {"sync_id": len(rows["syncs"]), "sync_kind": "stream_wait_event"})
     return rows
@@ -279,9 +269,7 @@ def tree_to_text(trace: Trace, values: pl.DataFrame | None = None, *columns: str
     """
     nodes = trace.callpaths.join(trace.frames, on="frame_id", how="left", maintain_order="left")
     if values is not None:
-        nodes = nodes.join(
-            values.select("callpath_id", *columns), on="callpath_id", how="left", maintain_order="left"
-        )
+        nodes = nodes.join(values.select("callpath_id", *columns), on="callpath_id", how="left", maintain_order="left")
     lines = []
     for node in nodes.iter_rows(named=True):
         name = "root" if node["layer"] == "root" else f"{node['layer']} {node['function']}"

@@ -150,23 +150,33 @@ class Trace:
     def window(self, start_ns: int, end_ns: int) -> Self:
         """The rows that touch ``[start_ns, end_ns)``, uncut, with `meta.window` set.
 
-        Ids stay the ids of the whole trace, and the launches of kept activities are kept, so that every analysis of
-        the windowed trace gives what the same analysis of the whole trace gives for that window. Rows without usable
-        times are left out.
+        Ids stay the ids of the whole trace. The launches of kept activities are kept, and so are activities of these
+        launches that ran before the window (which of a graph's activities came first must stay known), so that every
+        analysis of the windowed trace gives what the same analysis of the whole trace gives for that window. Rows
+        without usable times are left out. `TraceError` when the window is empty, or wider than the window that this
+        trace was cut to before.
         """
         if end_ns <= start_ns:
             raise TraceError(
                 f"The window ({start_ns}, {end_ns}) ns was asked for, which is empty: its end must be after its start."
             )
+        if self.meta.window is not None and (start_ns < self.meta.window[0] or end_ns > self.meta.window[1]):
+            raise TraceError(
+                f"The window ({start_ns}, {end_ns}) ns was asked for, but this trace was cut to {self.meta.window} ns "
+                "and does not hold the rest: cut the whole trace instead."
+            )
         last = pl.col("end_ns").fill_null(self.meta.end_ns)
         touches = (pl.col("start_ns") < end_ns) & (
             (last > start_ns) | ((pl.col("start_ns") == last) & (pl.col("start_ns") >= start_ns))
         )
+        touches = touches.fill_null(False)
         tables = {name: self.table(name).filter(touches) for name in schema.INTERVAL_TABLES}
         launches = pl.concat([tables[name]["api_id"] for name in schema.ACTIVITY_TABLES]).drop_nulls().unique()
-        tables["api_calls"] = self.api_calls.filter(
-            touches.fill_null(False) | pl.col("api_id").is_in(launches.implode())
-        )
+        launched = pl.col("api_id").is_in(launches.implode()).fill_null(False)
+        earlier = launched & (pl.col("timing") == "ok") & (pl.col("start_ns") < start_ns)
+        for name in schema.ACTIVITY_TABLES:
+            tables[name] = self.table(name).filter(touches | earlier)
+        tables["api_calls"] = self.api_calls.filter(touches | launched)
         tables["counters"] = self.counters.filter(pl.col("time_ns").is_between(start_ns, end_ns, closed="left"))
         return self.replace(meta=replace(self.meta, window=(start_ns, end_ns)), **tables)
 
