@@ -73,20 +73,21 @@ RUN = re.compile(r"([^.\s~!])\1*([~!]?)")
 
 
 @dataclass
-class _Interval:
+class Interval:
+    """One interval of a lane; what follows `launch` is found out on the way to the tables."""
+
     lane: str
     place: str
     character: str
     start: int
     end: int
-    timing: str
+    timing: str = "ok"
     kind: str = ""
     words: list[str] = field(default_factory=list)
-    launch: _Interval | None = None
-    parent: _Interval | None = None
+    launch: Interval | None = None
+    parent: Interval | None = None
     depth: int = 0
-    row_id: int = 0
-    """Row of its own table (of all activities, for a GPU activity)."""
+    row_id: int = 0  # of its own table; of all activities, for a GPU activity
     node: int = 0
 
     def above(self, kinds: Any) -> int | None:
@@ -99,7 +100,12 @@ class _Interval:
 
 def trace_from_text(text: str, *, column_ns: int = 1_000, title: str = "drawing") -> Trace:
     """The validated trace of a drawing; its language is described above. A column is `column_ns` long."""
-    intervals = sorted(_parse(text, column_ns), key=lambda row: row.start)
+    return trace_from_intervals(_parse(text, column_ns), title=title)
+
+
+def trace_from_intervals(intervals: list[Interval], *, title: str = "drawing") -> Trace:
+    """The validated trace of intervals that have kind, words and launch."""
+    intervals = sorted(intervals, key=lambda row: row.start)
     host = [row for row in intervals if row.lane == "thread"]
     gpu = [row for row in intervals if row.lane == "stream"]
     for rows in (
@@ -119,9 +125,9 @@ def trace_from_text(text: str, *, column_ns: int = 1_000, title: str = "drawing"
     return Trace(tables, TraceMeta(title=title, source="drawing", end_ns=end)).validate()
 
 
-def _parse(text: str, column_ns: int) -> list[_Interval]:
+def _parse(text: str, column_ns: int) -> list[Interval]:
     """The intervals, with kind, words and launch."""
-    intervals: list[_Interval] = []
+    intervals: list[Interval] = []
     meanings: dict[str, list[list[str]]] = defaultdict(list)
     launched: dict[str, str] = {}
     for line in filter(str.strip, textwrap.dedent(text).splitlines()):
@@ -130,7 +136,7 @@ def _parse(text: str, column_ns: int) -> list[_Interval]:
             for run in RUN.finditer(lane[3]):
                 times = run.start() * column_ns, (run.end() - len(run[2])) * column_ns
                 timing = {"": "ok", "~": "open", "!": "invalid"}[run[2]]
-                intervals.append(_Interval(lane[1], lane[2].strip(), run[1], *times, timing))
+                intervals.append(Interval(lane[1], lane[2].strip(), run[1], *times, timing))
         elif meaning and meaning[2] == "->":
             launched[meaning[1]] = meaning[3].replace(" ", "")
         elif meaning:
@@ -140,7 +146,7 @@ def _parse(text: str, column_ns: int) -> list[_Interval]:
     for row in intervals:
         own = [words for words in meanings[row.character] if words[0] in KINDS_OF_LANE[row.lane]]
         row.kind, *row.words = own[0] if own else shlex.split(_default_meaning(row))
-    waiting: dict[str, list[_Interval]] = defaultdict(list)
+    waiting: dict[str, list[Interval]] = defaultdict(list)
     in_order = sorted(intervals, key=lambda row: row.start)
     for row in in_order:
         if row.lane == "stream":
@@ -152,7 +158,7 @@ def _parse(text: str, column_ns: int) -> list[_Interval]:
     return intervals
 
 
-def _default_meaning(row: _Interval) -> str:
+def _default_meaning(row: Interval) -> str:
     character = row.character
     if row.lane == "stream":
         return SYMBOLS.get(character, f"kernel {character}")
@@ -161,7 +167,7 @@ def _default_meaning(row: _Interval) -> str:
     return f"{row.lane} {character}"
 
 
-def _nest(host: list[_Interval]) -> list[_Interval]:
+def _nest(host: list[Interval]) -> list[Interval]:
     """Set parent and depth; returns the rows thread by thread, parents before children."""
     threads = sorted({row.place for row in host})
     rows = sorted(host, key=lambda row: (threads.index(row.place), row.start, -row.end))
@@ -173,7 +179,7 @@ def _nest(host: list[_Interval]) -> list[_Interval]:
     return rows
 
 
-def _call_tree(host: list[_Interval], gpu: list[_Interval]) -> dict[str, pl.DataFrame]:
+def _call_tree(host: list[Interval], gpu: list[Interval]) -> dict[str, pl.DataFrame]:
     """The tables frames and callpaths; sets the node of each row."""
     frames = FrameTable()
     frames.add("root", "root")
@@ -197,7 +203,7 @@ def _call_tree(host: list[_Interval], gpu: list[_Interval]) -> dict[str, pl.Data
     return {"frames": frames.frames(), "callpaths": tree.callpaths}
 
 
-def _rows(intervals: list[_Interval]) -> dict[str, list[dict[str, Any]]]:
+def _rows(intervals: list[Interval]) -> dict[str, list[dict[str, Any]]]:
     """The rows of all other tables."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list, processes=[{"process_id": 0}])
     threads = sorted({row.place for row in intervals if row.lane in ("thread", "range")})
@@ -242,16 +248,16 @@ def _table(name: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema.TABLES[name].polars_schema)
 
 
-def _stream(row: _Interval) -> tuple[int, str]:
+def _stream(row: Interval) -> tuple[int, str]:
     ordinal, slash, label = row.place.partition("/")
     return (int(ordinal), label) if slash else (0, row.place)
 
 
-def _name(row: _Interval) -> str:
+def _name(row: Interval) -> str:
     return f"Memcpy {row.words[0]}" if row.kind == "copy" else row.words[0]
 
 
-def _sizes(row: _Interval) -> dict[str, Any]:
+def _sizes(row: Interval) -> dict[str, Any]:
     """What copies and fills have beside the columns of every activity."""
     size = "".join(row.words[3:] if row.kind == "copy" else row.words[1:] if row.kind == "memset" else [])
     factor = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)

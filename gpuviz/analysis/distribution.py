@@ -8,7 +8,7 @@ ranges are laid out behind each other and sorted by (range, duration) in one sor
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ SCHEMA = pl.Schema(
 class Distribution(NamedTuple):
     """Per range: mean, exact extremes and percentiles in ns, and a histogram (ranges × 24 counts)."""
 
-    count: Ints
+    size: Ints
     mean: npt.NDArray[np.float64]
     minimum: Ints
     p50: Ints
@@ -46,12 +46,12 @@ class Distribution(NamedTuple):
 
     def columns(self) -> dict[str, pl.Series]:
         """The columns of `SCHEMA`; null for empty ranges."""
-        values = (self.mean, self.minimum, self.p50, self.p99, self.maximum, self.histogram)
-        empty = pl.Series(self.count == 0)
+        empty = pl.Series(self.size == 0)
+        data: tuple[npt.NDArray[Any], ...] = (self.mean, self.minimum, self.p50, self.p99, self.maximum, self.histogram)
         columns = {}
-        for (name, dtype), data in zip(SCHEMA.items(), values, strict=True):
-            series = pl.Series(name, data).cast(dtype)
-            columns[name] = series.zip_with(~empty, pl.Series(name, [None], dtype=dtype)) if empty.any() else series
+        for name, values in zip(SCHEMA, data, strict=True):
+            column = pl.Series(name, values).cast(SCHEMA[name])
+            columns[name] = column.zip_with(~empty, column.clear(1)) if empty.any() else column
         return columns
 
 
@@ -84,7 +84,8 @@ def describe(durations: Ints, begin: Ints, stop: Ints) -> Distribution:
         _describe_batch(rank, ascending, low[batch], size[batch], numbers[:, batch], histogram[batch])
     total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(durations)))
     mean = (total[high] - total[low]) / np.maximum(size, 1)
-    return Distribution(size[back], mean[back], *numbers[:, back], histogram[back])
+    minimum, p50, p99, maximum = numbers[:, back]
+    return Distribution(size[back], mean[back], minimum, p50, p99, maximum, histogram[back])
 
 
 def _batches(size: Ints) -> list[slice]:
@@ -112,8 +113,9 @@ def _describe_batch(
     keys -= owner * len(rank)
     values = ascending[keys]
     filled = np.flatnonzero(size)
-    indices = (0, *(nearest_rank(size[filled], percentile) for percentile in PERCENTILES), size[filled] - 1)
-    for row, index in enumerate(indices):
+    sizes = size[filled]
+    ranks = [np.zeros_like(sizes), *(nearest_rank(sizes, percentile) for percentile in PERCENTILES), sizes - 1]
+    for row, index in enumerate(ranks):
         numbers[row, filled] = values[offset[filled] + index]
     least = np.maximum(numbers[0], 1)
     width = np.log(np.maximum(numbers[3], 1) * 1.0001 / least)

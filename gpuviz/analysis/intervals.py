@@ -111,8 +111,8 @@ def busy_before(busy: IntervalSet, times: Ints) -> Ints:
 
 def covered_in(busy: IntervalSet, start: Ints, end: Ints) -> Ints:
     """How much of each interval ``[start, end)`` the disjoint set covers, ns; 0 where end <= start."""
-    covered = busy_before(busy, end) - busy_before(busy, start)
-    return np.maximum(covered, 0, out=covered)
+    covered: Ints = np.maximum(busy_before(busy, end) - busy_before(busy, start), 0)
+    return covered
 
 
 def clip(start: Ints, end: Ints, window: tuple[int, int] | None) -> IntervalSet:
