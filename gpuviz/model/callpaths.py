@@ -9,6 +9,7 @@ one space of ids serves the tables, the analyses and the views.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,13 +63,17 @@ class CallTree:
 
 
 def build_call_tree(
-    parent: npt.NDArray[np.integer], frame_id: npt.NDArray[np.integer], frames: pl.DataFrame
+    parent: npt.NDArray[np.integer],
+    frame_id: npt.NDArray[np.integer],
+    frames: pl.DataFrame,
+    cell_keys: Mapping[int, str] | None = None,
 ) -> CallTree:
     """Merge rows that were called by the same path into one node each.
 
     `parent[i]` is the row that called row i, -1 for none, in any order but without cycles; `frame_id[i]` is its frame
     in `frames`, which must hold a frame of layer ``root``. Children of a node are ordered by their first row. Empty
-    input gives the root alone.
+    input gives the root alone. `cell_keys`: cell_id → what names that cell in another run too; with it `path_key`
+    depends neither on the order in which cells ran nor on their execution counts.
     """
     parents: Ints = np.asarray(parent, dtype=np.int64)
     frame_ids: Ints = np.asarray(frame_id, dtype=np.int64)
@@ -80,7 +85,7 @@ def build_call_tree(
     order = np.argsort(preorder)
     renumbered_parent = np.where(node_parent >= 0, preorder[np.maximum(node_parent, 0)], -1)[order]
     frame_of_node = node_frame[order]
-    keys = _path_keys(renumbered_parent, depth[order], _frame_keys(frames)[frame_of_node])
+    keys = _path_keys(renumbered_parent, depth[order], _frame_keys(frames, cell_keys or {})[frame_of_node])
     callpaths = pl.DataFrame(
         {
             "callpath_id": np.arange(len(order), dtype=np.int32),
@@ -157,10 +162,20 @@ def _preorder(parent: Ints) -> tuple[Ints, Ints, Ints]:
     return numbers, np.array(depth, dtype=np.int64), numbers + np.array(size, dtype=np.int64) - 1
 
 
-def _frame_keys(frames: pl.DataFrame) -> npt.NDArray[np.uint64]:
+def _frame_keys(frames: pl.DataFrame, cell_keys: Mapping[int, str]) -> npt.NDArray[np.uint64]:
     """A hash of each frame without its line, stable over runs and machines."""
     places = frames.select(pl.col("layer", "function", "file").cast(pl.String), "cell_id").iter_rows()
-    return np.array([_stable_hash(place) for place in places], dtype=np.uint64)
+    return np.array([_stable_hash(_stable_place(*place, cell_keys)) for place in places], dtype=np.uint64)
+
+
+def _stable_place(
+    layer: str, function: str, file: str | None, cell_id: int | None, cell_keys: Mapping[int, str]
+) -> tuple[object, ...]:
+    """The parts of a frame that do not change between runs. A cell's own name, ``In [3]``, does."""
+    key = None if cell_id is None else cell_keys.get(cell_id)
+    if key is None:
+        return layer, function, file, cell_id
+    return layer, None if layer == "cell" else function, file, key
 
 
 def _stable_hash(place: tuple[object, ...]) -> int:
