@@ -34,6 +34,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "time_not_recorded": "records with the time 0 (CUPTI: no timing); " + _NO_SUM,
         "duration_negative": _NO_SUM,
         "negative_fraction": "times written as 0.-500 were read as negative nanoseconds",
+        "end_not_recorded": "began and its end was never delivered; drawn to the end of the trace, out of sums",
         "duration_missing": "began and never ended in the file; drawn to the end of what holds them, out of sums",
         "end_absurd": "an end far outside the trace; " + _NO_SUM,
         "sub_microsecond_digits_doubtful": "written by a build with unpadded nanoseconds; only microseconds are sure",
@@ -47,6 +48,12 @@ CODES: Mapping[str, str] = MappingProxyType(
         "graph_replay_without_kernels": "busy, idle and utilisation are unreliable: graph replays lack kernel records",
         "out_of_range_records": "the profiler itself reports records outside its window; they are missing here",
         "forward_missing": "backward work whose forward call is not in the trace",
+        # The capture.
+        "records_dropped": "CUPTI had no room for these records; counts and sums are lower bounds",
+        "records_undecoded": "bytes that could not be decoded; whatever they held is missing, sums are lower bounds",
+        "record_kind_ignored": "records of kinds that the tables do not hold; no number depends on them",
+        "name_unknown": "names that could not be resolved; shown as a number",
+        "steps_missing": "the steps that were asked for did not come; the trace holds what did",
         # Everything else.
         "category_unknown": "kept under its own category",
         "event_without_place": "an event without a thread or a device; kept where nothing is known of its place",

@@ -283,7 +283,7 @@ _WALKED_ONLY = {
     Kind.JIT: 72,
 }
 # (first version, what grew in it); versions of 13 and later are major * 10000 + minor * 100 + update.
-_GROWTH: tuple[tuple[int, Mapping[Kind, int]], ...] = (
+_GROWTH: tuple[tuple[int, Mapping[int, int]], ...] = (
     (
         130000,
         {Kind.KERNEL: 216, Kind.CONCURRENT_KERNEL: 216, Kind.MARKER_DATA: 40, Kind.MEMORY_POOL: 80},

@@ -102,9 +102,7 @@ def blank(kind: int, count: int) -> Records:
     return records
 
 
-def encode(
-    tables: Sequence[Records], api_version: int, order: npt.ArrayLike | None = None
-) -> npt.NDArray[np.uint8]:
+def encode(tables: Sequence[Records], api_version: int, order: npt.ArrayLike | None = None) -> npt.NDArray[np.uint8]:
     """The bytes that CUPTI of this version would have written for these records.
 
     Each table holds records of one kind (or of several that share a dtype), each with its `kind` set. ``order[i]`` is
