@@ -36,6 +36,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "negative_fraction": "times written as 0.-500 were read as negative nanoseconds",
         "end_not_recorded": "began and its end was never delivered; drawn to the end of the trace, out of sums",
         "duration_missing": "began and never ended in the file; drawn to the end of what holds them, out of sums",
+        "start_absurd": "a start on the GPU far away from everything on the host; " + _NO_SUM,
         "end_absurd": "an end far outside the trace; " + _NO_SUM,
         "sub_microsecond_digits_doubtful": "written by a build with unpadded nanoseconds; only microseconds are sure",
         "bleeding_child": "ends up to 1 µs after its parent; still counted as its child",

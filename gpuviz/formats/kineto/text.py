@@ -1,0 +1,234 @@
+"""The bytes of a trace file → its events, one at a time, and what it says about itself.
+
+Every event is scanned on its own, by the C scanner of the standard library. So a file costs no more memory than its
+text, the place of a bad event is known, and one bad event costs one event: the scan goes on where the next one
+begins. Numbers with a fraction stay text (`gpuviz.formats.kineto.numbers` says why).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gpuviz.formats.kineto.repair import attempts, replace_lone_surrogates
+from gpuviz.model.diagnostics import Diagnostics
+
+type Event = dict[str, Any]
+
+_UNREADABLE = (ValueError, StopIteration, RecursionError)
+"""What the scanner raises: StopIteration at the end of the text, ValueError for bad JSON and for absurd integers."""
+
+# Commas count as space: trailing and doubled ones are common (google/perfetto#1822).
+_SPACE = re.compile(r"[\s,\x00]*")
+_COLON = re.compile(r"\s*:\s*")
+_EVENT_KEY = r'\s*"(?:ph|name|cat|pid|tid|ts|dur|args)"\s*:'
+_EVENT = re.compile(r"\{" + _EVENT_KEY)
+_NEXT_EVENT = re.compile(r"(?:\}\s*,?|\[)\s*(?=\{" + _EVENT_KEY + ")")
+_END_OF_ARRAY = re.compile(r'\}(?=\s*\]\s*(?:,\s*"|\}|\Z))|\}(?=\s*\Z)')
+_NEXT_MEMBER = re.compile(r'\n\s*(?="[^"\\\n]{1,80}"\s*:)|(?="traceEvents"\s*:\s*\[)')
+_KEYS_OF_A_WRITER = ('"traceEvents"', '"schemaVersion"')
+_QUOTED_TIMES = ('"ts":"', '"ts": "', '"dur":"', '"dur": "')
+_EXAMPLE_LENGTH = 80
+_MOST_ENDS = 20
+"""How many ends of the array are tried for a bad last event, so that a mess cannot make this slow."""
+
+
+class TraceText:
+    """The text of one file. Go through `events` once; `metadata` is complete after that."""
+
+    def __init__(self, data: bytes, diagnostics: Diagnostics) -> None:
+        self.metadata: dict[str, Any] = {}
+        self.has_events = False
+        """Whether the file has the array of events that makes it a trace."""
+        self._diagnostics = diagnostics
+        self._text = replace_lone_surrogates(self._decode(data))
+        self._position = 0
+        # Inside a string the quotes would be escaped and not match.
+        self._several_writers = max(self._text.count(key) for key in _KEYS_OF_A_WRITER) > 1
+        quoted = sum(self._text.count(key) for key in _QUOTED_TIMES)
+        diagnostics.add("numbers_as_text", quoted, "a time in quotes")
+        self._notes: list[tuple[str, int, str]] = []
+        decoder: Any = json.JSONDecoder(
+            strict=False, parse_float=str, parse_constant=self._not_finite, object_pairs_hook=self._object
+        )
+        self._scan = decoder.scan_once
+
+    def events(self) -> Iterator[Event]:
+        """All objects in the arrays of events, in the order of the file."""
+        writers = 0
+        while (start := self._skip(self._position)) < len(self._text):
+            opening = self._text[start]
+            self._position = start
+            if writers and _EVENT.match(self._text, start):
+                yield from self._elements()
+            elif opening in "{[":
+                writers += 1
+                self._position = start + 1
+                yield from self._members() if opening == "{" else self._elements()
+            elif (found := self._next_event(start)) is not None:
+                self._position = found
+            else:
+                left = f"{len(self._text) - start} characters after the end of the trace"
+                self._diagnostics.add("metadata_unreadable", example=left)
+                break
+        if writers > 1 or self._several_writers:
+            keys = ", ".join(f"{self._text.count(key)} × {key}" for key in _KEYS_OF_A_WRITER)
+            self._diagnostics.add("several_writers", example=f"{keys} in {writers} documents")
+
+    def _members(self) -> Iterator[Event]:
+        """The members of the outermost object: events are passed on, the rest is kept in `metadata`."""
+        text = self._text
+        while True:
+            start = self._position = self._skip(self._position)
+            if start >= len(text):
+                self._truncated(start)
+                return
+            if text[start] == "}":
+                self._position = start + 1
+                return
+            try:
+                key, position = self._scan(text, start)
+                colon = _COLON.match(text, position)
+                if not isinstance(key, str) or colon is None:
+                    raise ValueError("no key")
+                position = colon.end()
+                is_array = text[position : position + 1] == "["
+                if not (key == "traceEvents" and is_array):
+                    value, self._position = self._scan(text, position)
+                    self.metadata.setdefault(key, value)
+            except _UNREADABLE:
+                self._notes.clear()
+                self._lose_member(start)
+                continue
+            self._commit()
+            if key == "traceEvents" and is_array:
+                self._position = position + 1
+                yield from self._elements()
+
+    def _lose_member(self, start: int) -> None:
+        """Go on at the next member that begins a line: writers put each on a line of its own."""
+        found = _NEXT_MEMBER.search(self._text, start + 1)
+        if found is None:
+            self._truncated(start)
+            self._position = len(self._text)
+        else:
+            self._count("metadata_unreadable", start)
+            self._position = found.end()
+
+    def _elements(self) -> Iterator[Event]:
+        """The events of an array. Its closing bracket may be missing: the format allows that."""
+        text, scan, skip = self._text, self._scan, self._skip
+        self.has_events = True
+        position = self._position
+        while True:
+            position = skip(position)
+            if position >= len(text) or text[position] == "]":
+                self._position = position + 1
+                return
+            try:
+                event, position = scan(text, position)
+            except _UNREADABLE:
+                self._notes.clear()
+                event, position = self._recover(position)
+            if self._notes:
+                self._commit()
+            if type(event) is not dict:
+                if event is not None:
+                    self._diagnostics.add(
+                        "phase_ignored", example=f"an element that is no event: {event!r:.40}"
+                    )
+            elif self._several_writers and type(nested := event.get("traceEvents")) is list:
+                yield from (inner for inner in nested if type(inner) is dict)
+            else:
+                yield event
+
+    def _recover(self, start: int) -> tuple[Event | None, int]:
+        """The event at `start` repaired, or None where nothing helps; and where to go on."""
+        text = self._text
+        following = self._next_event(start)
+        if following is None:
+            found = zip(_END_OF_ARRAY.finditer(text, start), range(_MOST_ENDS), strict=False)
+            ends = [match.end() for match, _ in found]
+        else:
+            last_brace = text.rfind("}", start, following)
+            ends = [last_brace + 1 if last_brace >= 0 else following]
+        for end in ends:
+            for repaired, done in attempts(text[start:end]):
+                try:
+                    event, length = self._scan(repaired, 0)
+                except _UNREADABLE:
+                    self._notes.clear()
+                    continue
+                if length == len(repaired) and type(event) is dict:
+                    for code, count in done.items():
+                        self._count(code, start, count)
+                    return event, end
+                self._notes.clear()
+        if not ends:
+            self._truncated(start)
+            return None, len(text)
+        self._count("event_unreadable", start)
+        return None, ends[0] if following is None else following
+
+    def _next_event(self, start: int) -> int | None:
+        """Where the next event after `start` begins. What merely looks like one inside a bad event lacks a phase."""
+        while (found := _NEXT_EVENT.search(self._text, start)) is not None:
+            start = found.end()
+            try:
+                value, _ = self._scan(self._text, start)
+            except _UNREADABLE:
+                return start
+            finally:
+                self._notes.clear()
+            if type(value) is dict and "ph" in value:
+                return start
+        return None
+
+    def _skip(self, position: int) -> int:
+        return _SPACE.match(self._text, position).end()  # type: ignore[union-attr]  # it matches nothing too
+
+    def _decode(self, data: bytes) -> str:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            text = data.decode("utf-8-sig", "replace")
+            # Names read from freed frames hold random bytes (pytorch/pytorch#113564).
+            count = text.count("\ufffd") - data.count("\ufffd".encode())
+            around = data[max(0, error.start - 20) : error.start + 20].decode("utf-8", "replace")
+            self._diagnostics.add("invalid_utf8", max(count, 1), f"at byte {error.start}: {around!r}")
+            return text
+
+    # What the scanner calls while it reads a value. Only when the value turns out to be whole are the notes counted;
+    # a bad event is read several times.
+
+    def _not_finite(self, constant: str) -> None:
+        self._notes.append(("number_not_finite", 1, constant))
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> Event:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated = next(key for key in keys if keys.count(key) > 1)
+            self._notes.append(("duplicate_keys", len(pairs) - len(members), repr(repeated)))
+        return members
+
+    def _commit(self) -> None:
+        for code, count, example in self._notes:
+            self._diagnostics.add(code, count, example)
+        self._notes.clear()
+
+    def _count(self, code: str, start: int, count: int = 1) -> None:
+        """Count a case; its place and text are looked up for the first one only."""
+        example = None
+        if not self._diagnostics.count(code):
+            offset = len(self._text[:start].encode())
+            example = f"at byte {offset}: {self._text[start : start + _EXAMPLE_LENGTH]!r}"
+        self._diagnostics.add(code, count, example)
+
+    def _truncated(self, start: int) -> None:
+        """Count it once: a file whose compressed form ends early was counted when it was opened."""
+        if not self._diagnostics.count("file_truncated"):
+            left = len(self._text[start:].encode())
+            self._diagnostics.add("file_truncated", example=f"{left} bytes of an incomplete part at the end")
