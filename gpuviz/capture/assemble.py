@@ -19,7 +19,6 @@ from gpuviz.capture.cupti.records import Decoded, decode_all
 from gpuviz.capture.host_calls import (
     API,
     HOST,
-    NONE,
     OVERHEAD,
     Calls,
     api_call_columns,
@@ -30,7 +29,7 @@ from gpuviz.capture.host_calls import (
 from gpuviz.capture.moments import ranges_table, sample_table
 from gpuviz.capture.places import Cells, Devices, Processes, Streams, Threads
 from gpuviz.capture.recording import Recording
-from gpuviz.capture.times import OK, OPEN, Clock, Ints, Times, count_cases, known, series
+from gpuviz.capture.times import NONE, OK, OPEN, Clock, Ints, Times, count_cases, known, pick, series
 from gpuviz.capture.waits import read_waits
 from gpuviz.model import Diagnostics, Trace, TraceMeta, schema
 
@@ -130,11 +129,9 @@ class Links:
         return orphan & early
 
     def _count_early(self, part: Activities, launch: Ints, calls: Calls, diagnostics: Diagnostics) -> None:
-        at = np.maximum(launch, 0)
-        if len(calls.kind):
-            both = (launch != NONE) & part.times.has_start & calls.times.has_start[at]
-            early = both & (part.times.start < calls.times.start[at])
-            count_cases(diagnostics, "kernel_before_launch", early, _describe(part))
+        begun = (pick(calls.times.has_start.astype(np.int8), launch) > 0) & part.times.has_start
+        early = begun & (part.times.start < pick(calls.times.start, launch))
+        count_cases(diagnostics, "kernel_before_launch", early, _describe(part))
 
 
 def _describe(part: Activities) -> Callable[[int], str]:
@@ -143,7 +140,7 @@ def _describe(part: Activities) -> Callable[[int], str]:
 
 def _ids_or_null(table: Ints, at: Ints) -> pl.Series:
     """``table[at]`` as row ids; null where `at` or the answer is NONE."""
-    values = np.where(at != NONE, table[np.maximum(at, 0)], NONE) if len(table) else np.full(len(at), NONE)
+    values = pick(table, at)
     return series(values, pl.Int32(), values != NONE)
 
 
@@ -178,9 +175,7 @@ def _forward_nodes(calls: Calls, paths: CallPaths) -> Ints:
     for level in range(1, int(calls.level.max()) + 1 if len(calls.level) else 0):
         at = np.flatnonzero((calls.level == level) & (forward == NONE))
         forward[at] = forward[calls.caller[at]]
-    if not len(forward):
-        return forward
-    return np.where(forward != NONE, paths.of_call[np.maximum(forward, 0)], NONE)
+    return pick(paths.of_call, forward)
 
 
 def _call_tables(

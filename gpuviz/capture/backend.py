@@ -68,17 +68,17 @@ def choose_backend(name: str = "auto") -> Backend:
 
     ``auto`` takes the simulator where ``%gpuviz simulate`` has turned it on, and never turns it on by itself.
     """
-    from gpuviz.capture import simulate
-
     kind, _, argument = name.partition(":")
-    if kind == "simulate":
-        return simulate.backend(argument or None)
     if kind == "replay" and argument:
         from gpuviz.capture.replay import ReplayBackend
 
         return ReplayBackend(argument)
-    if name != "auto":
+    if name != "auto" and kind != "simulate":
         raise CaptureError(f"Tried to use the backend {name!r}; there are {CHOICES}.")
+    from gpuviz.capture import simulate
+
+    if kind == "simulate":
+        return simulate.backend(argument or None)
     running = simulate.active_backend()
     if running is None:
         raise CaptureError(

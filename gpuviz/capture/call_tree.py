@@ -16,13 +16,13 @@ import numpy.typing as npt
 import polars as pl
 
 from gpuviz.capture.activities import Activities
-from gpuviz.capture.host_calls import NONE, OVERHEAD, Calls
+from gpuviz.capture.host_calls import OVERHEAD, Calls
 from gpuviz.capture.places import Cells
 from gpuviz.capture.recording import Stack
-from gpuviz.capture.times import Ints
+from gpuviz.capture.times import NONE, Ints, pick
 from gpuviz.model.callpaths import CallTree, FrameTable, build_call_tree
 
-BEFORE_WINDOW = "launched before the recording"
+BEFORE_WINDOW = "launched before the window"
 NO_LAUNCH = "no host record"
 
 
@@ -54,7 +54,7 @@ def build_call_paths(
     of_activity: list[Ints] = []
     groups: dict[str, int] = {}
     for part, launched_by, before in zip(activities, launch, before_window, strict=True):
-        parent = np.where(launched_by != NONE, row_of_call[np.maximum(launched_by, 0)], NONE)
+        parent = pick(row_of_call, launched_by)
         orphan = launched_by == NONE
         for name, where in ((BEFORE_WINDOW, orphan & before), (NO_LAUNCH, orphan & ~before)):
             if where.any():
@@ -65,8 +65,7 @@ def build_call_paths(
         of_activity.append(rows.extend(parent, _name_frames(part.name, layer, frames)))
     tree: CallTree = build_call_tree(*rows.arrays(), frames.frames(), cells.stable_keys)
     node = tree.node.astype(np.int64)
-    of_call = np.where(row_of_call != NONE, node[np.maximum(row_of_call, 0)], NONE) if len(node) else row_of_call
-    return CallPaths(frames.frames(), tree.callpaths, of_call, [node[part] for part in of_activity])
+    return CallPaths(frames.frames(), tree.callpaths, pick(node, row_of_call), [node[part] for part in of_activity])
 
 
 class _Rows:
@@ -174,7 +173,7 @@ def _add_calls(calls: Calls, trie: _StackTrie, frames: FrameTable, rows: _Rows) 
         at = at[np.argsort(calls.times.start[at], kind="stable")]
         caller = calls.caller[at]
         has_caller = caller != NONE
-        above = np.where(has_caller, node[np.maximum(caller, 0)], NONE)
+        above = pick(node, caller)
         parent = np.where(has_caller, row_of_call[np.maximum(caller, 0)], row_of_node[own_node[at]])
         node[at] = np.where(own_node[at] != NONE, own_node[at], above)
         further = np.flatnonzero(has_caller & (above != NONE) & (node[at] != above))

@@ -14,12 +14,11 @@ from gpuviz.capture.cupti.layouts import API_KINDS, Kind
 from gpuviz.capture.cupti.records import Decoded, Records
 from gpuviz.capture.places import OWN_PROCESS, Processes, Threads
 from gpuviz.capture.recording import Recording
-from gpuviz.capture.times import INVALID, OPEN, Bools, Clock, Ints, Times, count_cases, known, series
+from gpuviz.capture.times import INVALID, NONE, OPEN, Bools, Clock, Ints, Times, count_cases, known, series
 from gpuviz.model import Diagnostics, schema
 from gpuviz.model.nesting import nest, nesting_order
 
 HOST, API, OVERHEAD = range(3)
-NONE = -1
 
 _OVERHEAD_NAMES = {
     1: "driver compiler",

@@ -21,6 +21,7 @@ type Bools = npt.NDArray[np.bool_]
 
 INVALID_ID = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE, CUPTI_INVALID_STREAM_ID
 OK, OPEN, INVALID = range(3)
+NONE = -1  # in arrays of row numbers: no row
 
 # A record may lie this far outside the capture (work launched before it, delivered late); beyond, its time is garbage.
 _SLACK_NS = 24 * 3600 * 10**9
@@ -40,6 +41,14 @@ def series(values: npt.NDArray[np.generic], dtype: pl.DataType, where: Bools | N
     if where is not None and not where.all():
         column = pl.select(pl.when(pl.Series(values=where)).then(column)).to_series()
     return column.cast(dtype)
+
+
+def pick(values: npt.NDArray[np.integer], at: Ints) -> Ints:
+    """``values[at]``; NONE where `at` is NONE."""
+    found = np.full(len(at), NONE, dtype=np.int64)
+    some = at != NONE
+    found[some] = values[at[some]]
+    return found
 
 
 @dataclass(frozen=True)

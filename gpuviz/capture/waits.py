@@ -10,9 +10,9 @@ import polars as pl
 
 from gpuviz.capture.cupti.layouts import Kind
 from gpuviz.capture.cupti.records import Decoded, Records
-from gpuviz.capture.host_calls import NONE, Calls
+from gpuviz.capture.host_calls import Calls
 from gpuviz.capture.places import Devices, Streams
-from gpuviz.capture.times import Clock, Times, known, series
+from gpuviz.capture.times import NONE, Clock, Times, known, pick, series
 from gpuviz.model import Diagnostics, schema
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Waits:
             ordinal, pl.Series(values=records["context_id"]), pl.Series(values=records["stream_id"])
         )
         call = links.call_of(records["correlation_id"])
-        thread = calls.thread[np.maximum(call, 0)] if len(calls.thread) else np.zeros(len(call), dtype=np.int32)
+        thread = pick(calls.thread, call)
         thread_waits = (call != NONE) & (kind != _STREAM_WAITS)
         has_device = ordinal.is_not_null().to_numpy()
         ordinals = ordinal.fill_null(0).to_numpy()
