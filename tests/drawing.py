@@ -100,11 +100,11 @@ class Interval:
 
 def trace_from_text(text: str, *, column_ns: int = 1_000, title: str = "drawing") -> Trace:
     """The validated trace of a drawing; its language is described above. A column is `column_ns` long."""
-    return trace_from_intervals(_parse(text, column_ns), title=title)
+    return trace_from_intervals(_parse(text, column_ns), title=title).validate()
 
 
 def trace_from_intervals(intervals: list[Interval], *, title: str = "drawing") -> Trace:
-    """The validated trace of intervals that have kind, words and launch."""
+    """The trace of intervals that have kind, words and launch."""
     intervals = sorted(intervals, key=lambda row: row.start)
     host = [row for row in intervals if row.lane == "thread"]
     gpu = [row for row in intervals if row.lane == "stream"]
@@ -122,7 +122,7 @@ def trace_from_intervals(intervals: list[Interval], *, title: str = "drawing") -
     diagnostics.add("no_gpu_activity", int(not gpu))
     tables["diagnostics"] = diagnostics.table()
     end = max((row.end for row in intervals if row.timing == "ok"), default=0)
-    return Trace(tables, TraceMeta(title=title, source="drawing", end_ns=end)).validate()
+    return Trace(tables, TraceMeta(title=title, source="drawing", end_ns=end))
 
 
 def _parse(text: str, column_ns: int) -> list[Interval]:

@@ -109,7 +109,17 @@ def launches(trace: Trace, window: Window | None) -> list[Row]:
     seen: dict[int, int] = defaultdict(int)
     result = []
     for row in activities(trace):
-        columns = ("table", "activity_id", "api_id", "correlation_id", "name", "start_ns", "end_ns", "stream_id", "device_id")
+        columns = (
+            "table",
+            "activity_id",
+            "api_id",
+            "correlation_id",
+            "name",
+            "start_ns",
+            "end_ns",
+            "stream_id",
+            "device_id",
+        )
         answer = {column: row[column] for column in columns}
         if row["api_id"] is not None:
             call = calls[row["api_id"]]
@@ -245,7 +255,9 @@ def cpu_time(trace: Trace, window: Window | None) -> list[Row]:
     result = []
     for node, gpu in zip(tree, gpu_time(trace, window), strict=True):
         durations = [row["end_ns"] - row["start_ns"] for row in node["own"] if counted(row, window)]
-        answer = {column: gpu[column] for column in ("callpath_id", "parent_id", "depth", "layer", "name", "activities")}
+        answer = {
+            column: gpu[column] for column in ("callpath_id", "parent_id", "depth", "layer", "name", "activities")
+        }
         answer["calls"] = None if node["layer"] in NO_CALLS + GPU_LAYERS else len(durations)
         answer |= {"exclusive_ns": node["exclusive_ns"], "inclusive_ns": node["inclusive_ns"]}
         result.append(answer | statistics(durations))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import strategies as st
 
 from gpuviz.model import Trace, Window, schema
@@ -64,4 +66,4 @@ def partitions(draw: st.DrawFn, trace: Trace) -> list[Window]:
     end = trace.meta.end_ns + 1
     cuts = sorted(draw(st.sets(st.integers(1, max(end - 1, 1)), max_size=4)) - {end})
     bounds = [0, *cuts, end]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
