@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuviz.errors import GpuvizError
 from gpuviz.model import Trace
+from gpuviz.view.dashboard import VIEWS
 from gpuviz.view.html import output_html
 from gpuviz.view.report import text_report
+
+VIEWS_OF_CHOICE: Mapping[str, tuple[str, ...]] = {"all": VIEWS, **{view: (view,) for view in VIEWS}, "none": ()}
+"""What a person types for ``--view`` → the views that are drawn."""
 
 
 def show(trace: Trace) -> None:
@@ -16,20 +22,37 @@ def show(trace: Trace) -> None:
     """
     try:
         from IPython import get_ipython
-        from IPython.display import publish_display_data
     except ImportError as error:
         raise _no_notebook("IPython is not installed") from error
-    if get_ipython() is None:  # type: ignore[no-untyped-call]
+    if get_ipython() is None:
         raise _no_notebook("no IPython shell is running")
-    publish_display_data(mime_bundle(trace))
+    publish(trace)
 
 
-def mime_bundle(trace: Trace) -> dict[str, str]:
+def publish(trace: Trace, views: tuple[str, ...] = VIEWS) -> None:
+    """Send the views to the running cell; the caller knows that there is one."""
+    _send(mime_bundle(trace, views))
+
+
+def say(sentence: str) -> None:
+    """Show a sentence below the running cell, after what the cell has printed."""
+    _send({"text/plain": sentence})
+
+
+def mime_bundle(trace: Trace, views: tuple[str, ...] = VIEWS) -> dict[str, str]:
     """The output's data by MIME type.
 
     HTML and plain text only: a widget view beside HTML would show "model not found" when the notebook is reopened.
+    Without views it is the plain text.
     """
-    return {"text/html": output_html(trace), "text/plain": text_report(trace)}
+    text = {"text/plain": text_report(trace)}
+    return {"text/html": output_html(trace, views), **text} if views else text
+
+
+def _send(data: dict[str, str]) -> None:
+    from IPython.display import publish_display_data
+
+    publish_display_data(data)
 
 
 def _no_notebook(found: str) -> GpuvizError:

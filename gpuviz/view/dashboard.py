@@ -29,15 +29,17 @@ class Dashboard:
     payload: str
 
 
-def build_dashboard(trace: Trace) -> Dashboard:
-    """Figures and data for one trace. A trace too large for one output is cut, and its header says to what."""
+def build_dashboard(trace: Trace, views: tuple[str, ...] = VIEWS) -> Dashboard:
+    """Figures and data for one trace; `views` names the figures. A trace too large for one output is cut, and its
+    header says to what."""
     shown, left_out = within_budget(trace)
     payload = encode_payload(shown, build_scene(shown), header_meta(trace, left_out))
     # Times are sent as floats: Bokeh turns int64 columns into slow JSON lists (exact in a double up to 104 days).
     span = float(max(trace.meta.end_ns, 1))
     time_range = Range1d(0.0, span, bounds=(-0.02 * span, 1.02 * span), min_interval=20)
     figures = [flamegraph_figure(), timeline_figure(time_range), copy_overlap_figure(time_range)]
-    return Dashboard(column(*figures, name="gpuviz-plots", sizing_mode="stretch_width"), payload)
+    asked_for = [figure for view, figure in zip(VIEWS, figures, strict=True) if view in views]
+    return Dashboard(column(*asked_for, name="gpuviz-plots", sizing_mode="stretch_width"), payload)
 
 
 def header_meta(trace: Trace, left_out: str | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from bokeh.embed import json_item
 from gpuviz.model import Trace
 from gpuviz.model.atomic import replacing
 from gpuviz.view import library
-from gpuviz.view.dashboard import build_dashboard
+from gpuviz.view.dashboard import VIEWS, build_dashboard
 from gpuviz.view.fallback import fallback_html
 
 _BOOTSTRAP = """(async () => {
@@ -68,11 +68,11 @@ _BOOTSTRAP = """(async () => {
 })()"""
 
 
-def output_html(trace: Trace) -> str:
-    """The fragment for one `text/html` output."""
+def output_html(trace: Trace, views: tuple[str, ...] = VIEWS) -> str:
+    """The fragment for one `text/html` output; `views` names the figures that it holds."""
     # Bokeh compresses binary columns by this level; its default is made for servers, not for files.
     os.environ.setdefault("BOKEH_COMPRESSION_LEVEL", "9")
-    dashboard = build_dashboard(trace)
+    dashboard = build_dashboard(trace, views)
     item = json_item(dashboard.layout)
     item.pop("target_id", None)
     identity = f"gpuviz-{secrets.token_hex(6)}"
