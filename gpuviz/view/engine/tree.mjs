@@ -1,0 +1,135 @@
+// The call tree for one metric and one window: sums per node, places for the flamegraph, search, statistics.
+//
+// Nodes are numbered in preorder and parents come first, so a sum over subtrees is one backward pass.
+
+import {boxesBelow, boxesOfNode, nodeName} from "./trace.mjs"
+import {clippedDuration} from "./sums.mjs"
+import {summarize} from "./statistics.mjs"
+
+export const METRICS = ["gpu", "cpu", "launches"]
+
+/** Sums per node: {inclusive, exclusive, total}. `window` is null or [from, to) in ns. */
+export function aggregate(trace, metric, window) {
+  const own = sumsOfOwnBoxes(trace, metric, window ?? [-Infinity, Infinity])
+  const sums = metric === "cpu" ? includeCallers(trace, own) : includeBelow(trace, own)
+  return {metric, window, total: sums.inclusive[0], ...sums}
+}
+
+function sumsOfOwnBoxes(trace, metric, [from, to]) {
+  const {box_start, box_duration, box_node} = trace
+  const own = new Float64Array(trace.node_count)
+  const {order} = metric === "cpu" ? trace.calls : trace.activities
+  for (let i = 0; i < order.length; i++) {
+    const box = order[i]
+    // Work that belongs to no node still belongs to the trace: the root has it.
+    const node = Math.max(0, box_node[box])
+    const start = box_start[box]
+    if (metric === "launches") own[node] += start >= from && start < to ? 1 : 0
+    else own[node] += clippedDuration(start, box_duration[box], from, to)
+  }
+  return own
+}
+
+function includeBelow({node_count, node_parent}, own) {
+  const inclusive = own.slice()
+  for (let node = node_count - 1; node > 0; node--) inclusive[node_parent[node]] += inclusive[node]
+  return {inclusive, exclusive: own}
+}
+
+// A call's interval contains its callees, so its own sum is already inclusive. Nodes that never have an interval
+// (the root, cells, lines) take the sum of their children.
+function includeCallers({node_count, node_parent, calls}, own) {
+  const inclusive = own.slice()
+  const below = new Float64Array(node_count)
+  const exclusive = new Float64Array(node_count)
+  for (let node = node_count - 1; node >= 0; node--) {
+    if (calls.offset[node + 1] === calls.offset[node + 2]) inclusive[node] = below[node]
+    exclusive[node] = Math.max(0, inclusive[node] - below[node])
+    if (node > 0) below[node_parent[node]] += inclusive[node]
+  }
+  return {inclusive, exclusive}
+}
+
+/** Left edge of every node in units of the metric; children lie side by side from their parent's left edge. */
+export function layoutTree({node_count, node_parent}, inclusive) {
+  const left = new Float64Array(node_count)
+  const next = new Float64Array(node_count)
+  for (let node = 1; node < node_count; node++) {
+    const parent = node_parent[node]
+    left[node] = next[parent]
+    next[parent] += inclusive[node]
+    next[node] = left[node]
+  }
+  return left
+}
+
+/** A regular expression (case-insensitive) from the search box: {pattern, error}; both null for an empty query. */
+export function compileQuery(query) {
+  if (!query) return {pattern: null, error: null}
+  try {
+    return {pattern: new RegExp(query, "i"), error: null}
+  } catch (error) {
+    return {pattern: null, error: error.message}
+  }
+}
+
+/** Per node 1 where its name matches. Each distinct name is tested once. */
+export function matchNodes(trace, pattern) {
+  const matches = new Uint8Array(trace.node_count)
+  if (!pattern) return matches
+  const answers = new Map()
+  for (let node = 0; node < trace.node_count; node++) {
+    const name = trace.frames.name[trace.node_frame[node]]
+    if (!answers.has(name)) answers.set(name, pattern.test(nodeName(trace, node)))
+    if (answers.get(name)) matches[node] = 1
+  }
+  return matches
+}
+
+/** Per node 1 where it or any of its callers is marked. */
+export function spreadDown({node_count, node_parent}, marks) {
+  const spread = marks.slice()
+  for (let node = 1; node < node_count; node++) if (spread[node_parent[node]]) spread[node] = 1
+  return spread
+}
+
+/** The sum over matching nodes; a match below another match is already in it and is not counted again. */
+export function matchedTotal(trace, inclusive, matches) {
+  let total = 0
+  for (let node = 0; node < trace.node_count; node++) {
+    if (!matches[node]) continue
+    total += inclusive[node]
+    node = trace.node_last[node]
+  }
+  return total
+}
+
+/** Numbers of one node: sums, calls, GPU activities, and the distribution of single durations. */
+export function statisticsOfNode(trace, tree, node) {
+  const window = tree.window ?? [-Infinity, Infinity]
+  const activities = durationsIn(trace, boxesBelow(trace, trace.activities, node), window)
+  const own_calls = boxesOfNode(trace.calls, node)
+  const own_activities = boxesOfNode(trace.activities, node)
+  const calls = durationsIn(trace, own_calls.length ? own_calls : own_activities, window)
+  const has_boxes = own_calls.length + own_activities.length > 0
+  return {
+    node,
+    inclusive: tree.inclusive[node],
+    exclusive: tree.exclusive[node],
+    // How often a node without intervals of its own ran was not recorded.
+    calls: has_boxes ? calls.length : null,
+    activities: activities.length,
+    ...summarize(tree.metric === "cpu" ? calls : activities),
+  }
+}
+
+/** Whole durations of the boxes that start in the window. */
+export function durationsIn({box_start, box_duration}, boxes, [from, to]) {
+  const durations = new Float64Array(boxes.length)
+  let count = 0
+  for (let i = 0; i < boxes.length; i++) {
+    const start = box_start[boxes[i]]
+    if (start >= from && start < to) durations[count++] = box_duration[boxes[i]]
+  }
+  return durations.slice(0, count)
+}
