@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import time
@@ -122,9 +123,7 @@ class Kernel:
 
     def value(self, expression: str) -> Any:
         """The value of an expression in the kernel, from its repr."""
-        import ast
-
-        ran = self.run(f"print(repr({expression}))")
+        ran = self.run(f"print(repr(({expression})))")
         assert ran.status == "ok", ran.traceback or ran.text
         return ast.literal_eval(ran.text)
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from IPython.core.compilerop import CachingCompiler
 from ipykernel.compiler import XCachingCompiler
+from IPython.core.compilerop import CachingCompiler
 
 from gpuviz.notebook import cells as module
 from gpuviz.notebook.cells import ExecutedCells

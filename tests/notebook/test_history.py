@@ -29,8 +29,16 @@ def test_a_row_says_what_was_profiled() -> None:
     assert table["busy_ns"].to_list() == [3_000, None]
     assert table["label"].to_list() == ["first", None]
     assert table.row(0, named=True) | {"when": None} == {
-        **{"profile": 1, "cell": "c1", "execution_count": 4, "label": "first", "wall_ns": 9_000, "busy_ns": 3_000},
-        **{"backend": "replay gpu.gpuviz", "modelled": False, "when": None, "has_trace": True},
+        "profile": 1,
+        "cell": "c1",
+        "execution_count": 4,
+        "label": "first",
+        "wall_ns": 9_000,
+        "busy_ns": 3_000,
+        "backend": "replay gpu.gpuviz",
+        "modelled": False,
+        "when": None,
+        "has_trace": True,
     }
 
 
