@@ -127,20 +127,20 @@ class Devices:
             "uuid": _uuid_text(uuid) if any(uuid) else None,
             "compute_capability": f"{major}.{minor}" if major else None,
             "sm_count": _positive(record["multiprocessor_count"]),
-            "memory_bytes": _positive(record["global_memory_size"]),
+            "memory_bytes": _positive(record["global_memory_size"], 63),
             "warp_size": warp,
-            "max_threads_per_sm": warp * warps if warp and warps else None,
+            "max_threads_per_sm": warp * warps if warp and warps and warp * warps < 1 << 31 else None,
             "registers_per_sm": _positive(record["max_registers_per_multiprocessor"]),
-            "shared_memory_per_sm_bytes": _positive(record["max_shared_memory_per_multiprocessor"]),
+            "shared_memory_per_sm_bytes": _positive(record["max_shared_memory_per_multiprocessor"], 63),
             "link_bytes_per_s": None,
         }
         merged = {name: getattr(known_facts, name) if value is None else value for name, value in from_record.items()}
         return DeviceFacts(**merged)  # type: ignore[arg-type]
 
 
-def _positive(value: np.integer) -> int | None:
-    """A count, where CUPTI knows one that the tables can hold."""
-    return int(value) if known(np.asarray([value]))[0] and int(value) < 2**63 else None
+def _positive(value: np.integer, bits: int = 31) -> int | None:
+    """A count, where CUPTI knows one; one that no column could hold is garbage, and not known either."""
+    return int(value) if known(np.asarray([value]))[0] and int(value) < 1 << bits else None
 
 
 def _uuid_text(uuid: bytes) -> str:

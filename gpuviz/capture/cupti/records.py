@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from gpuviz.capture.cupti import walk
 from gpuviz.capture.cupti.layouts import DTYPES, Kind, strides
 from gpuviz.errors import CaptureError
 
@@ -59,6 +60,27 @@ def decode(buffer: Buffer, api_version: int) -> Decoded:
     An unknown kind ends the walk, for nobody knows how long its record is; so does a record that the end of the buffer
     cuts off. What was not read is counted, never guessed.
     """
+    return decode_all([buffer], api_version)
+
+
+def decode_all(buffers: Iterable[Buffer], api_version: int) -> Decoded:
+    """Read several buffers; the records of a kind follow each other in the order of the buffers."""
+    every = [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]
+    gathered = walk.gather(every, strides(api_version))
+    if gathered is None:
+        return _joined([decode_in_python(raw, api_version) for raw in every])
+    ends = list(zip(every, gathered.ends, strict=True))
+    return Decoded(
+        gathered.records,
+        gathered.skipped,
+        sum(gathered.ends),
+        sum(len(raw) - end for raw, end in ends),
+        next((kind for kind in (_stopped_at(raw, end) for raw, end in ends) if kind is not None), None),
+    )
+
+
+def decode_in_python(buffer: Buffer, api_version: int) -> Decoded:
+    """What `decode` does, without the compiled walk."""
     raw = np.frombuffer(buffer, dtype=np.uint8)
     steps = _steps(api_version)
     words = raw[: len(raw) // _WORD * _WORD].view("<u8")
@@ -75,15 +97,15 @@ def decode(buffer: Buffer, api_version: int) -> Decoded:
         else:
             records[kind] = _sliding(raw, dtype.itemsize)[starts[kinds == kind]].view(dtype)
     decoded = end * _WORD
-    stopped = None
-    if len(raw) - decoded >= 4:
-        stopped = int.from_bytes(raw[decoded : decoded + 4].tobytes(), "little")
-    return Decoded(records, skipped, decoded, len(raw) - decoded, stopped)
+    return Decoded(records, skipped, decoded, len(raw) - decoded, _stopped_at(raw, decoded))
 
 
-def decode_all(buffers: Iterable[Buffer], api_version: int) -> Decoded:
-    """Read several buffers; the records of a kind follow each other in the order of the buffers."""
-    parts = [decode(buffer, api_version) for buffer in buffers]
+def _stopped_at(raw: npt.NDArray[np.uint8], end: int) -> int | None:
+    """The kind that follows where a walk ended; None where less than a record's head is left."""
+    return int.from_bytes(raw[end : end + 4].tobytes(), "little") if len(raw) - end >= 4 else None
+
+
+def _joined(parts: Sequence[Decoded]) -> Decoded:
     kinds = sorted({kind for part in parts for kind in part.records})
     skipped = sorted({kind for part in parts for kind in part.skipped})
     return Decoded(
