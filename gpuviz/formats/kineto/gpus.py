@@ -79,7 +79,7 @@ def find_gpus(
 def _ordinals(places: list[GpuPlace], taken: set[int], diagnostics: Diagnostics) -> list[int]:
     """The index of the device of each place. A device that is named otherwise gets an index that is free."""
     named = [_device(place) for place in places]
-    known = {name: name for name in named if _is_ordinal(name)}
+    known: dict[Identity, int] = {name: name for name in named if _is_ordinal(name)}
     free = max({*taken, *known.values()}, default=-1) + 1
     others = sorted({*named} - {*known}, key=natural_order)
     for name in others:

@@ -26,7 +26,7 @@ _COLON = re.compile(r"\s*:\s*")
 _EVENT_KEY = r'\s*"(?:ph|name|cat|pid|tid|ts|dur|args)"\s*:'
 _EVENT = re.compile(r"\{" + _EVENT_KEY)
 _NEXT_EVENT = re.compile(r"(?:\}\s*,?|\[)\s*(?=\{" + _EVENT_KEY + ")")
-_END_OF_ARRAY = re.compile(r'\}(?=\s*\]\s*(?:,\s*"|\}|\Z))|\}(?=\s*\Z)')
+_END_OF_ARRAY = re.compile(r'\}(?=\s*\](?:\s*,\s*"[^"\\\n]*"\s*:|\s*\}\s*(?:\{|\Z)|\s*\Z))')
 _NEXT_MEMBER = re.compile(r'\n\s*(?="[^"\\\n]{1,80}"\s*:)|(?="traceEvents"\s*:\s*\[)')
 _KEYS_OF_A_WRITER = ('"traceEvents"', '"schemaVersion"')
 _QUOTED_TIMES = ('"ts":"', '"ts": "', '"dur":"', '"dur": "')
@@ -151,10 +151,12 @@ class TraceText:
         if following is None:
             found = zip(_END_OF_ARRAY.finditer(text, start), range(_MOST_ENDS), strict=False)
             ends = [match.end() for match, _ in found]
+            tries = [*ends, len(text.rstrip())]
         else:
             last_brace = text.rfind("}", start, following)
-            ends = [last_brace + 1 if last_brace >= 0 else following]
-        for end in ends:
+            ends = [following]
+            tries = [last_brace + 1 if last_brace >= 0 else following]
+        for end in tries:
             for repaired, done in attempts(text[start:end]):
                 try:
                     event, length = self._scan(repaired, 0)
@@ -170,7 +172,7 @@ class TraceText:
             self._truncated(start)
             return None, len(text)
         self._count("event_unreadable", start)
-        return None, ends[0] if following is None else following
+        return None, ends[0]
 
     def _next_event(self, start: int) -> int | None:
         """Where the next event after `start` begins. What merely looks like one inside a bad event lacks a phase."""
