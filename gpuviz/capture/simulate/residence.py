@@ -1,0 +1,118 @@
+"""Where a tensor lives: in host memory, in pinned host memory, or on the simulated device.
+
+All of them are CPU tensors in truth. What makes one a device tensor is a mark on its *storage*: views share it, and it
+goes when the memory goes, which is also when the model of the allocator gets it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+from gpuviz.capture.simulate.allocator import AllocatorModel
+from gpuviz.capture.simulate.gpus import GIBI
+
+_MARK = "_gpuviz_memory"
+
+
+class Place(Enum):
+    """Where the results of a call shall live, when its arguments say so."""
+
+    HOST = "host"
+    PINNED = "pinned"
+    DEVICE = "device"
+
+
+class DeviceMemory:
+    """The mark of device memory; gives the memory back when the storage is freed."""
+
+    __slots__ = ("_allocator", "_size")
+
+    def __init__(self, allocator: AllocatorModel, size: int) -> None:
+        self._allocator = allocator
+        self._size = size
+
+    def __del__(self) -> None:
+        self._allocator.free(self._size)
+
+
+class PinnedMemory:
+    """The mark of pinned host memory."""
+
+    __slots__ = ()
+
+
+_PINNED = PinnedMemory()
+
+
+def _mark_of(tensor: Any) -> DeviceMemory | PinnedMemory | None:
+    try:
+        storage = tensor.untyped_storage()
+    except NotImplementedError:  # sparse and other layouts have no storage of their own
+        return None
+    mark: DeviceMemory | PinnedMemory | None = storage.__dict__.get(_MARK)
+    return mark
+
+
+def on_device(tensor: Any) -> bool:
+    """True for memory of the simulated device."""
+    return type(_mark_of(tensor)) is DeviceMemory
+
+
+def is_pinned(tensor: Any) -> bool:
+    """True for pinned host memory."""
+    return type(_mark_of(tensor)) is PinnedMemory
+
+
+def pin(tensor: Any) -> None:
+    """Its memory is pinned from now on."""
+    tensor.untyped_storage().__dict__.setdefault(_MARK, _PINNED)
+
+
+def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
+    """All tensors, also those in lists, tuples and dicts."""
+    from torch import Tensor
+
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
+        elif isinstance(value, dict):
+            yield from tensors_in(value.values())
+
+
+class Residence:
+    """Puts memory on the device; `on_segment` is called where the caching allocator would have called cudaMalloc."""
+
+    def __init__(self, allocator: AllocatorModel, on_segment: Callable[[], None]) -> None:
+        self.allocator = allocator
+        self._on_segment = on_segment
+
+    def place_storage(self, storage: Any) -> None:
+        """The memory of this storage is the device's from now on; raises PyTorch's own error where it does not fit."""
+        marks = storage.__dict__
+        if type(marks.get(_MARK)) is DeviceMemory:
+            return
+        size = storage.nbytes()
+        if not self.allocator.fits(size):
+            from torch import OutOfMemoryError
+
+            raise OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {size / GIBI:.2f} GiB. The simulated GPU has a total capacity "
+                f"of {self.allocator.memory_bytes / GIBI:.2f} GiB of which "
+                f"{self.allocator.allocated / GIBI:.2f} GiB is allocated by PyTorch."
+            )
+        if self.allocator.allocate(size):
+            self._on_segment()
+        marks[_MARK] = DeviceMemory(self.allocator, size)
+
+    def place(self, tensor: Any) -> None:
+        """The same for the memory of a tensor."""
+        try:
+            storage = tensor.untyped_storage()
+        except NotImplementedError:
+            return
+        if storage.device.type == "cpu":
+            self.place_storage(storage)
