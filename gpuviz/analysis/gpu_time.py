@@ -13,6 +13,7 @@ from gpuviz.analysis.selection import (
     Mask,
     counts,
     exact_sums,
+    grouped,
     has_gpu_activity,
     ints,
     resolve_window,
@@ -154,7 +155,7 @@ def _rows_of_table(table: pl.DataFrame, window: Window | None) -> _Rows:
 def _by_node(rows: _Rows, at_node: Ints) -> tuple[Ints, Ints]:
     """Counted rows in the order of their nodes, and where each node begins among them (one more at the end)."""
     counted = np.flatnonzero(rows.counted)
-    order = counted[np.argsort(rows.node[counted], kind="stable")]
+    order = counted[grouped(rows.node[counted], len(at_node))]
     return order, np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(at_node)))
 
 

@@ -81,7 +81,7 @@ def launches(trace: Trace, window: Window | None = None) -> pl.DataFrame:
     order = _order(start, len(parts), window)
     if order is not None:
         table, start, api_id, index = table[order], start[order], api_id[order], index[order]
-    return table.with_columns(**_launch_columns(trace, start, api_id, index), device_id=_device(trace, table)).select(
+    return table.with_columns(**join_launches(trace, start, api_id, index), device_id=_device(trace, table)).select(
         SCHEMA.names()
     )
 
@@ -114,19 +114,31 @@ def _launch_index(api_id: Ints, start: Ints) -> Ints:
 
 
 def _call_times(trace: Trace, highest: int) -> tuple[Ints, Ints]:
-    """Start and end of API calls, addressed by api_id; `_UNKNOWN` where there is none, also at the last place (-1)."""
-    table = trace.api_calls.filter(pl.col("timing") != "invalid")
+    """Start and end of API calls at the place of their api_id, up to `highest`; `_UNKNOWN` where there is none.
+
+    The last place (index -1, an activity without a call) is always unknown.
+    """
+    table = trace.api_calls
+    invalid = table["timing"] == "invalid"
+    if invalid.any():
+        table = table.filter(~invalid)
     ids = ints(table["api_id"])
-    times = []
-    for column in ("start_ns", "end_ns"):
+    known = ids <= highest
+    in_place = len(ids) > highest and bool((ids[: highest + 1] == np.arange(highest + 1)).all())
+    columns = []
+    for name in ("start_ns", "end_ns"):
+        values = table[name].fill_null(_UNKNOWN).to_numpy()
         by_id = np.full(highest + 2, _UNKNOWN, dtype=np.int64)
-        known = ids <= highest
-        by_id[ids[known]] = ints(table[column].fill_null(_UNKNOWN))[known]
-        times.append(by_id)
-    return times[0], times[1]
+        if in_place:
+            by_id[:-1] = values[: highest + 1]
+        else:
+            by_id[ids[known]] = values[known]
+        columns.append(by_id)
+    return columns[0], columns[1]
 
 
-def _launch_columns(trace: Trace, start: Ints, api_id: Ints, index: Ints) -> dict[str, pl.Series]:
+def join_launches(trace: Trace, start: Ints, api_id: Ints, index: Ints) -> dict[str, pl.Series]:
+    """The launch columns of activities, by their starts, API calls and launch indices (-1: no call)."""
     launch_start, launch_end = (by_id[api_id] for by_id in _call_times(trace, int(api_id.max(initial=-1))))
     has_start, has_end = launch_start != _UNKNOWN, launch_end != _UNKNOWN
     return {

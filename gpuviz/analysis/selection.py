@@ -157,5 +157,15 @@ def counts(group: Ints, groups: int) -> Ints:
     return np.bincount(group, minlength=groups)
 
 
+def grouped(group: Ints, groups: int) -> Ints:
+    """Positions of the rows, group by group; the order within a group is not defined.
+
+    NumPy sorts 16-bit numbers by radix, some five times as fast as wider ones.
+    """
+    if groups <= 2**16:
+        return np.argsort(group.astype(np.uint16), kind="stable")
+    return np.argsort(group)
+
+
 ACTIVITY_KIND = pl.Enum(schema.ACTIVITY_TABLES)
 """dtype of the column ``table``: which table an activity is from."""

@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 
 from gpuviz.analysis import distribution
-from gpuviz.analysis.intervals import clipped_durations
+from gpuviz.analysis.intervals import Ints, clipped_durations
 from gpuviz.analysis.selection import (
     ACTIVITY_KIND,
     counts,
     exact_sums,
+    grouped,
     resolve_window,
     starts_inside,
     times,
@@ -67,21 +68,31 @@ def top_kernels(trace: Trace, window: Window | None = None, limit: int | None = 
 
 
 def _by_name(kind: str, table: pl.DataFrame, window: Window | None) -> pl.DataFrame:
+    inside = touching(times(table), window)
+    table = table if inside.all() else table.filter(pl.Series(inside))
+    names, group = _groups(table["name"])
     spans = times(table)
-    inside = touching(spans, window)
-    names, group = np.unique(table["name"].to_physical().to_numpy()[inside], return_inverse=True)
-    start, end = spans.start[inside], spans.end[inside]
-    counted = np.flatnonzero(starts_inside(start, window))
+    counted = np.flatnonzero(starts_inside(spans.start, window))
     activities = counts(group[counted], len(names))
-    order = counted[np.argsort(group[counted], kind="stable")]
+    order = counted[grouped(group[counted], len(names))]
     begin = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(activities)))
-    described = distribution.describe((end - start)[order], begin[:-1], begin[1:]).columns()
-    first = np.unique(group, return_index=True)[1]
+    described = distribution.describe((spans.end - spans.start)[order], begin[:-1], begin[1:]).columns()
     columns = {
         "table": pl.Series([kind], dtype=ACTIVITY_KIND).new_from_index(0, len(names)),
-        "name": table["name"].gather(np.flatnonzero(inside)[first]),
+        "name": names,
         "activities": pl.Series(activities),
-        "total_ns": pl.Series(exact_sums(group, clipped_durations(start, end, window), len(names))),
+        "total_ns": pl.Series(exact_sums(group, clipped_durations(*spans, window), len(names))),
         **{name: described[name] for name in ("min_ns", "p50_ns", "p99_ns", "max_ns")},
     }
     return pl.DataFrame(columns)
+
+
+def _groups(names: pl.Series) -> tuple[pl.Series, Ints]:
+    """The distinct names, and which of them each row has; by a table of the categories' codes."""
+    codes = names.to_physical().to_numpy()
+    row_of_code = np.full(int(codes.max(initial=0)) + 1, -1, dtype=np.int64)
+    row_of_code[codes] = np.arange(len(codes))
+    present = np.flatnonzero(row_of_code >= 0)
+    group_of_code = np.zeros(len(row_of_code), dtype=np.int64)
+    group_of_code[present] = np.arange(len(present))
+    return names.gather(row_of_code[present]), group_of_code[codes]

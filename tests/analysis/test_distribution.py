@@ -29,22 +29,19 @@ def described(durations: list[int], ranges: list[tuple[int, int]]) -> list[dict[
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-@given(durations_and_ranges())
-def test_against_one_range_at_a_time(drawn: tuple[list[int], list[tuple[int, int]]]) -> None:
+@pytest.mark.parametrize("small_range", [256, 3, 0], ids=["by sorting", "both", "by bits"])
+@given(drawn=durations_and_ranges())
+def test_against_one_range_at_a_time(small_range: int, drawn: tuple[list[int], list[tuple[int, int]]]) -> None:
     durations, ranges = drawn
-    for row, (begin, stop) in zip(described(durations, ranges), ranges, strict=True):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distribution, "SMALL_RANGE", small_range)
+        patch.setattr(distribution, "SORTED_AT_MOST", 0)
+        rows = described(durations, ranges)
+    for row, (begin, stop) in zip(rows, ranges, strict=True):
         expected = brute_force.statistics(durations[begin:stop])
         bins, wanted_bins = row.pop("histogram"), expected.pop("histogram")
         assert row == expected
         assert (bins is None and wanted_bins is None) or bins.to_list() == wanted_bins
-
-
-@given(durations_and_ranges())
-def test_batches_give_the_same(drawn: tuple[list[int], list[tuple[int, int]]]) -> None:
-    whole = described(*drawn)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distribution, "ELEMENTS_AT_ONCE", 7)
-        assert str(described(*drawn)) == str(whole)
 
 
 def test_numbers_by_eye() -> None:
