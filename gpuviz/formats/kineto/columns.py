@@ -21,6 +21,7 @@ _TEXT = frozenset({"name", "layer", "category", "kind", "domain", "api", "copy_k
 _RENAMED = {
     "correlation": "correlation_id",
     "sequence": "sequence_number",
+    "shapes": "input_shapes",
     "registers": "registers_per_thread",
     "shared_memory": "shared_memory_bytes",
     "bytes": "size_bytes",
