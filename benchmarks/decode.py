@@ -1,20 +1,24 @@
 """How fast CUPTI buffers become arrays: `python benchmarks/decode.py [records]`.
 
-The mix is what a training step gives: an API call and a kernel for most records, an external correlation now and then,
-some copies, fills and waits, in buffers of 8 MiB. The ratio compares with copying the same bytes once, in the same
-process and the same minute, because machines differ more than versions of this code do.
+The mix is what a training step gives: an API call and a kernel for most records, an external correlation now and
+then, some copies, fills and waits, in buffers of 8 MiB. Each way of decoding is measured under its own name: `decode`
+takes the compiled walk wherever there is one, so its rate alone says nothing about NumPy's, which the target
+(4 M records/s) is for. The ratio compares with copying the same bytes once in the same run.
 """
 
 from __future__ import annotations
 
+import itertools
+import statistics
 import sys
 import time
 from collections.abc import Callable
 
 import numpy as np
 
+from gpuviz._native import cupti_records
 from gpuviz.capture.cupti.layouts import Kind, strides
-from gpuviz.capture.cupti.records import Records, blank, decode, encode
+from gpuviz.capture.cupti.records import Records, blank, decode, decode_in_python, encode
 
 VERSION = 130001
 BUFFER_BYTES = 8 << 20
@@ -56,17 +60,17 @@ def buffers_of(tables: list[Records], order: list[int]) -> list[np.ndarray]:
     cuts = [0]
     while cuts[-1] < len(raw):
         cuts.append(int(ends[np.searchsorted(ends, cuts[-1] + BUFFER_BYTES, side="right") - 1]))
-    return [raw[start:end].copy() for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [raw[start:end].copy() for start, end in itertools.pairwise(cuts)]
 
 
-def best(work: Callable[[], object], tries: int = 5) -> float:
-    """The shortest of some runs, in seconds."""
+def cpu_seconds(work: Callable[[], object], tries: int = 9) -> float:
+    """The median CPU time of some runs. Not the wall time: where cores are shared, that measures the neighbours."""
     times = []
     for _ in range(tries):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        times.append(time.process_time() - start)
+    return statistics.median(times)
 
 
 def main() -> int:
@@ -74,15 +78,24 @@ def main() -> int:
     tables, order = mixed(launches)
     buffers = buffers_of(tables, order)
     total = sum(map(len, buffers))
-    assert sum(decode(buffer, VERSION).record_count for buffer in buffers) == len(order)
-
-    seconds = best(lambda: [decode(buffer, VERSION) for buffer in buffers])
-    copying = best(lambda: [np.frombuffer(buffer, dtype=np.uint8).copy() for buffer in buffers])
-    rate = len(order) / seconds
-    print(f"{len(order):,} records, {total / 2**20:.0f} MiB in {len(buffers)} buffers")
-    print(f"decode: {rate / 1e6:.1f} M records/s, {1e9 * seconds / len(order):.0f} ns per record")
-    print(f"ratio to one copy of the same bytes: {seconds / copying:.1f}")
-    return 0 if rate >= TARGET else 1
+    copying = cpu_seconds(lambda: [buffer.copy() for buffer in buffers])
+    print(f"{len(order):,} records, {total / 2**20:.0f} MiB in {len(buffers)} buffers; CPU time, all results kept")
+    print(f"{'one copy of the bytes':24} {1e9 * copying / len(order):5.0f} ns/record")
+    ways = {"NumPy": decode_in_python}
+    if cupti_records.available():
+        ways["compiled walk"] = decode
+    rates = {}
+    for name, read in ways.items():
+        for table in tables:  # a fast wrong answer is no answer
+            kind = int(table["kind"][0])
+            assert (np.concatenate([read(buffer, VERSION).of(kind) for buffer in buffers]) == table).all()
+        seconds = cpu_seconds(lambda read=read: [read(buffer, VERSION) for buffer in buffers])
+        rates[name] = len(order) / seconds
+        print(
+            f"{name:24} {1e9 * seconds / len(order):5.0f} ns/record, {rates[name] / 1e6:.1f} M records/s, "
+            f"{seconds / copying:.1f} times a copy"
+        )
+    return 0 if rates["NumPy"] >= TARGET else 1
 
 
 if __name__ == "__main__":

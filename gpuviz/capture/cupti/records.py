@@ -106,6 +106,8 @@ def _stopped_at(raw: npt.NDArray[np.uint8], end: int) -> int | None:
 
 
 def _joined(parts: Sequence[Decoded]) -> Decoded:
+    if len(parts) == 1:  # nothing to join: spare the copy
+        return parts[0]
     kinds = sorted({kind for part in parts for kind in part.records})
     skipped = sorted({kind for part in parts for kind in part.skipped})
     return Decoded(

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuviz.capture.cupti.layouts import DTYPES, Kind, strides
-from gpuviz.capture.cupti.records import blank, decode, decode_all, encode
+from gpuviz.capture.cupti.records import Decoded, blank, decode, decode_all, decode_in_python, encode
 from gpuviz.errors import CaptureError
 from tests.capture.cupti.records_by_hand import VERSIONS, random_tables
 
@@ -31,8 +31,12 @@ def reference(raw: bytes, version: int) -> tuple[list[tuple[int, int]], int]:
 
 
 def check(raw: bytes, version: int = VERSION) -> None:
-    """`decode` agrees with the reference, byte for byte."""
-    decoded = decode(raw, version)
+    """Both walks agree with the reference, byte for byte; `decode` takes the compiled one where there is one."""
+    for decoded in (decode(raw, version), decode_in_python(raw, version)):
+        check_one(decoded, raw, version)
+
+
+def check_one(decoded: Decoded, raw: bytes, version: int) -> None:
     expected, end = reference(raw, version)
     assert decoded.decoded_bytes == end
     assert decoded.decoded_bytes + decoded.undecoded_bytes == len(raw)
@@ -115,10 +119,10 @@ def test_a_long_buffer_is_walked_in_windows() -> None:
     runtime["correlation_id"] = kernels["correlation_id"] = np.arange(30_000)
     kernels["grid_x"] = np.arange(30_000) % 60  # looks like a kind
     raw = encode([runtime, kernels], VERSION, np.tile([0, 1], 30_000))
-    decoded = decode(raw, VERSION)
-    assert decoded.undecoded_bytes == 0
-    assert (decoded.of(Kind.RUNTIME) == runtime).all()
-    assert (decoded.of(Kind.CONCURRENT_KERNEL) == kernels).all()
+    for decoded in (decode(raw, VERSION), decode_in_python(raw, VERSION)):
+        assert decoded.undecoded_bytes == 0
+        assert (decoded.of(Kind.RUNTIME) == runtime).all()
+        assert (decoded.of(Kind.CONCURRENT_KERNEL) == kernels).all()
 
 
 KINDS = st.sampled_from(sorted(strides(VERSION)))
@@ -157,6 +161,7 @@ def test_fuzz_unaligned_memory(kinds: list[int], shift: int) -> None:
     raw = b"".join(int(kind).to_bytes(4, "little") + bytes(strides(VERSION)[kind] - 4) for kind in kinds)
     around = np.full(len(raw) + 32, 5, dtype=np.uint8)
     around[shift : shift + len(raw)] = np.frombuffer(raw, dtype=np.uint8)
-    decoded = decode(around[shift : shift + len(raw)], VERSION)
-    assert decoded.record_count == len(kinds)
-    assert decoded.undecoded_bytes == 0
+    for read in (decode, decode_in_python):
+        decoded = read(around[shift : shift + len(raw)], VERSION)
+        assert decoded.record_count == len(kinds)
+        assert decoded.undecoded_bytes == 0
