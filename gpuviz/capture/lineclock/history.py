@@ -1,0 +1,158 @@
+"""Stamps → what ran: the call path of each stamp as a node of a tree.
+
+Functions are followed one by one (a Python loop, robust against whatever is missing: a function that ran before the
+clock did, an exception between two stamps). Lines, which are most of the stamps, are followed in bulk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuviz.capture.lineclock.stamps import ThreadLog, decode
+
+NO_NODE = -1
+
+type Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class PathTree:
+    """Call paths as a tree: the parent of each node, the code that runs there, and its line. Parents come first."""
+
+    parent: list[int] = field(default_factory=list)
+    code: list[int] = field(default_factory=list)
+    line: list[int] = field(default_factory=list)
+    _ids: dict[tuple[int, int, int], int] = field(default_factory=dict, repr=False)
+
+    def add(self, parent: int, code: int, line: int) -> int:
+        """The node of this line of this code, called from `parent`."""
+        node = self._ids.setdefault((parent, code, line), len(self.parent))
+        if node == len(self.parent):
+            self.parent.append(parent)
+            self.code.append(code)
+            self.line.append(line)
+        return node
+
+
+@dataclass(frozen=True)
+class ThreadHistory:
+    """One row per stamp of one thread. From its `time_ns` on `node` was running (`NO_NODE`: nothing that is
+    recorded), whose line had begun at `line_start_ns`. `sequence`: the next autograd number of the thread at that
+    time."""
+
+    time_ns: Ints
+    node: Ints
+    line_start_ns: Ints
+    sequence: Ints | None
+    end_ns: int | None
+    final_sequence: int | None
+
+    @classmethod
+    def empty(cls) -> ThreadHistory:
+        nothing = np.empty(0, dtype=np.int64)
+        return cls(nothing, nothing, nothing, None, None, None)
+
+
+def build_history(log: ThreadLog, width: int, first_lines: Sequence[int], tree: PathTree) -> ThreadHistory:
+    """Follow one thread. `first_lines`: of each code, the line of a function that was just entered."""
+    stamps = np.frombuffer(log.stamps, dtype=np.int64).reshape(-1, width) if log.stamps else np.empty((0, width), int)
+    # The wall clock may be set back; an as-of join needs times in order.
+    times = np.maximum.accumulate(stamps[:, 0])
+    what = stamps[:, 1]
+    calls = _follow_functions(what)
+    call = calls.at_stamp
+    lines = np.where(what >= 0, what, np.array([*first_lines, 0], dtype=np.int64)[calls.code[call]])
+    source = _latest_line(what, call)
+    node = np.full(len(what), NO_NODE, dtype=np.int64)
+    line = lines[source]
+    depth = calls.depth[call]
+    by_depth = np.argsort(depth, kind="stable")
+    levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1]) if len(what) else []
+    for level in levels[1:]:
+        before = calls.before[call[level]]
+        above = np.where(before >= 0, node[before], NO_NODE)
+        node[level] = _nodes(above, calls.code[call[level]], line[level], tree)
+    return ThreadHistory(
+        time_ns=times,
+        node=node,
+        line_start_ns=times[source],
+        sequence=np.maximum.accumulate(stamps[:, 2]) if width > 2 else None,
+        end_ns=log.full_at_ns,
+        final_sequence=log.final_sequence,
+    )
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """Functions that were entered: their code, how deep, the stamp before they were entered (-1: none); and the
+    innermost call at each stamp. Call 0 stands for none."""
+
+    code: Ints
+    depth: Ints
+    before: Ints
+    at_stamp: Ints
+
+
+def _follow_functions(what: Ints) -> _Calls:
+    code: list[int] = [-1]
+    depth: list[int] = [0]
+    before: list[int] = [-1]
+    stack: list[int] = []
+    current: list[int] = [0]
+    events = np.flatnonzero(what < 0)
+    for stamp, event in zip(events.tolist(), what[events].tolist(), strict=True):
+        index, is_entered = decode(event)
+        if is_entered:
+            before.append(stamp - 1 if stack else -1)
+            code.append(index)
+            stack.append(len(code) - 1)
+            depth.append(len(stack))
+        elif stack and code[stack[-1]] == index:
+            stack.pop()
+        else:
+            _leave_further_out(stack, code, index)
+        current.append(stack[-1] if stack else 0)
+    at_stamp = np.array(current, dtype=np.int64)[np.cumsum(what < 0)]
+    return _Calls(np.array(code), np.array(depth), np.array(before), at_stamp)
+
+
+def _leave_further_out(stack: list[int], code: list[int], index: int) -> None:
+    """A function is left that is not the innermost: those inside it ended without a stamp. One that is not there
+    began before the clock did."""
+    for position in range(len(stack) - 1, -1, -1):
+        if code[stack[position]] == index:
+            del stack[position:]
+            return
+
+
+def _latest_line(what: Ints, call: Ints) -> Ints:
+    """For each stamp, the latest stamp of the same call that says its line: one of a line, else that of its entry."""
+    order = np.argsort(call, kind="stable")
+    ordered_call = call[order]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = ordered_call[1:] != ordered_call[:-1]
+    says = np.where((what[order] >= 0) | is_first, np.arange(len(order)), 0)
+    source = np.empty(len(order), dtype=np.int64)
+    source[order] = order[np.maximum.accumulate(says)]
+    return source
+
+
+def _nodes(above: Ints, code: Ints, line: Ints, tree: PathTree) -> Ints:
+    """The node of each (node above, code, line)."""
+    rows = np.stack((above, code, line))
+    # One number per row, where it fits: sorting rows of three is ten times slower.
+    spans = rows.max(axis=1) - rows.min(axis=1) + 1
+    if float(np.prod(spans.astype(float))) < 2**62:
+        low = rows.min(axis=1)
+        keys = ((above - low[0]) * spans[1] + (code - low[1])) * spans[2] + (line - low[2])
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    else:
+        _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
+    by_first = first.argsort()
+    nodes = np.empty(len(first), dtype=np.int64)
+    nodes[by_first] = [tree.add(*row) for row in rows[:, first[by_first]].T.tolist()]
+    return nodes[inverse.reshape(-1)]
