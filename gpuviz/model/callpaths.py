@@ -165,11 +165,12 @@ def _preorder(parent: Ints) -> tuple[Ints, Ints, Ints]:
 def _frame_keys(frames: pl.DataFrame, cell_keys: Mapping[int, str]) -> npt.NDArray[np.uint64]:
     """A hash of each frame without its line, stable over runs and machines."""
     places = frames.select(pl.col("layer", "function", "file").cast(pl.String), "cell_id").iter_rows()
-    return np.array([_stable_hash(_stable_place(*place, cell_keys)) for place in places], dtype=np.uint64)
+    keys = [_stable_hash(_stable_place(*place, cell_keys=cell_keys)) for place in places]
+    return np.array(keys, dtype=np.uint64)
 
 
 def _stable_place(
-    layer: str, function: str, file: str | None, cell_id: int | None, cell_keys: Mapping[int, str]
+    layer: str, function: str, file: str | None, cell_id: int | None, *, cell_keys: Mapping[int, str]
 ) -> tuple[object, ...]:
     """The parts of a frame that do not change between runs. A cell's own name, ``In [3]``, does."""
     key = None if cell_id is None else cell_keys.get(cell_id)
