@@ -15,6 +15,11 @@ const COPY_AXIS = 24
 const COPY_BOXES = 700
 const COPY_REACH = 3
 
+// Nothing is not the same as a little: a run of empty columns must not take in a column with a short copy.
+function isSameShare(a, b) {
+  return a === b || (a > 0 && b > 0 && Math.abs(a - b) < 0.01)
+}
+
 export function createCopies({store, plot, title, lane_labels, theme, page}) {
   const {trace, state, derived, actions} = store
   const directions = trace.directions.map((_, index) => index)
@@ -69,7 +74,7 @@ export function createCopies({store, plot, title, lane_labels, theme, page}) {
     const column = (view[1] - view[0]) / count
     const runs = []
     const add = (first, last, low, high, is_hidden) => {
-      if (high - low < 1e-3) return
+      if (high - low < 1e-9) return
       // A copy too short to fill a pixel's height still shows.
       const least = 1 / COPY_LANE
       runs.push({
@@ -79,8 +84,7 @@ export function createCopies({store, plot, title, lane_labels, theme, page}) {
     }
     let first = 0
     for (let bin = 1; bin <= count; bin++) {
-      const is_same = bin < count && Math.abs(all[bin] - all[first]) < 0.01 && Math.abs(hidden[bin] - hidden[first]) < 0.01
-      if (is_same) continue
+      if (bin < count && isSameShare(all[bin], all[first]) && isSameShare(hidden[bin], hidden[first])) continue
       add(first, bin, 0, hidden[first], true)
       add(first, bin, hidden[first], all[first], false)
       first = bin

@@ -84,6 +84,9 @@ export function createDetails({store, panel, theme}) {
 
   function distributionOf(statistics) {
     const unit = state.metric === "cpu" ? "call" : "GPU activity"
+    if (state.metric === "cpu" && statistics.calls === null) {
+      return [element("p", {class: "gpuviz-muted"}, "Not a call itself: its time is the sum of the calls below it.")]
+    }
     if (statistics.count === 0) {
       return [element("p", {class: "gpuviz-muted"}, `No ${unit} at or below it starts ${state.window ? "in the window" : "in this trace"}.`)]
     }
@@ -110,7 +113,7 @@ export function createDetails({store, panel, theme}) {
       const {activities} = store.linksOfBox(box)
       if (activities.length) rows.push(["started on the GPU", [exactNumber(countText(activities.length), "count", activities.length)], "started"])
     }
-    return element("div", {class: "gpuviz-one"}, element("h5", {}, "This one"), definitionList(rows))
+    return element("div", {class: "gpuviz-one"}, element("h5", {}, `This ${LAYER_LABELS[layerOfBox(trace, box)] ?? "interval"}`), definitionList(rows))
   }
 
   // Latency: from the start of the launching call. Queue delay: from its end, at least 0.
@@ -159,12 +162,11 @@ export function createDetails({store, panel, theme}) {
 
   function workRow(row, total) {
     const cell = (...content) => element("td", {class: "gpuviz-right"}, ...content)
-    const share = total ? row.time_ns / total : 0
     return element("tr", {data: {node: row.node}},
       element("td", {class: "gpuviz-name-cell"}, element("span", {class: "gpuviz-name-line"}, swatch(theme.palette.by_name[row.layer]),
         plainButton(shortName(printable(row.name), row.layer), printable(row.name), () => actions.select_node(row.node, {zoom_flame: false})))),
       cell(exactNumber(durationText(row.time_ns), "ns", row.time_ns)),
-      cell(shareBar(share), shareText(row.time_ns, total)),
+      cell(shareCell(row.time_ns, total)),
       cell(exactNumber(countText(row.count), "count", row.count)),
       cell(exactNumber(durationText(row.p50_ns), "ns", row.p50_ns)),
       cell(exactNumber(durationText(row.max_ns), "ns", row.max_ns)))
@@ -191,6 +193,11 @@ export function shareBar(share) {
   return element("span", {class: "gpuviz-bar", "aria-hidden": "true"}, element("span", {
     class: "gpuviz-bar-fill", style: {width: `${(100 * Math.min(1, share)).toFixed(1)}%`},
   }))
+}
+
+/** A share as a bar and as text of one width, so that the bars of a column stand below each other. */
+export function shareCell(part, whole) {
+  return [shareBar(whole ? part / whole : 0), element("span", {class: "gpuviz-share"}, shareText(part, whole))]
 }
 
 /** Rows of [label, content, key]; the key lets a program find the value. */

@@ -33,9 +33,12 @@ export function createHeader({store, place, theme}) {
     ].filter(([label, value]) => value > 0 || label === "compute" || label === "idle")
     const title = `${row.label}: compute + exposed copy + exposed memset + idle = ${durationText(row.span_ns)}, `
       + (state.window ? "the window" : "from its first activity to its last")
+    // Kernels inside a graph replay that were not recorded are missing from busy time.
+    const is_bound = (meta.notes ?? []).some((note) => note.code === "graph_replay_without_kernels")
     return element("div", {class: "gpuviz-device", title, data: {device: row.device}},
       element("div", {class: "gpuviz-device-name"}, printable(row.label)),
-      element("div", {class: "gpuviz-device-busy"}, element("b", {data: {"busy-ns": row.busy_ns, "span-ns": row.span_ns}}, shareText(row.busy_ns, row.span_ns)), " busy"),
+      element("div", {class: "gpuviz-device-busy"}, element("b", {data: {"busy-ns": row.busy_ns, "span-ns": row.span_ns}}, `${is_bound ? "≥ " : ""}${shareText(row.busy_ns, row.span_ns)}`),
+        is_bound ? " busy: graph replays lack their kernels" : " busy"),
       element("div", {class: "gpuviz-stack", "aria-hidden": "true"}, ...parts.map(([, value, color]) =>
         element("span", {style: {width: `${(100 * value) / (row.span_ns || 1)}%`, background: color}}))),
       element("div", {class: "gpuviz-device-parts"}, ...parts.map(([label, value, color, key]) => element("span", {},

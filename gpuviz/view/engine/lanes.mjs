@@ -78,6 +78,17 @@ function headingOfLane(trace, lane) {
   return lane.device >= 0 ? trace.devices[lane.device].label : "Host"
 }
 
+/**
+ * A lane's label for the border: below the heading of its device it need not repeat the device, and of a thread's
+ * ranges the word "ranges" comes first, where it is not cut off.
+ */
+export function shownLabel(trace, layout, lane) {
+  const label = lane.label.replace(/^(.*) · ranges$/, "ranges · $1")
+  if (lane.device < 0 || layout.headings.length === 0) return label
+  const prefix = `GPU ${trace.devices[lane.device].ordinal} `
+  return label.startsWith(prefix) ? label.slice(prefix.length) : label
+}
+
 /** The row at `y` pixels from the top (the nearest one within its lane), or -1. */
 export function rowAt(trace, layout, y) {
   const place = layout.lanes.find((lane) => y >= lane.top && y < lane.top + lane.height)

@@ -41,10 +41,25 @@ export function sumLines(trace, line_index, inclusive, top = 0) {
   return {value, busiest}
 }
 
-/** Lines with a value, the largest first: [{place, cell, line, value, node}]. */
+/** Lines with a value: [{place, cell, line, value, node}], the largest first; of equal ones the innermost first. */
 export function rankLines({lines}, {value, busiest}) {
   return lines
     .map((line, index) => ({...line, value: value[index], node: busiest[index]}))
     .filter((line) => line.value > 0)
-    .sort((a, b) => b.value - a.value || a.node - b.node)
+    .sort((a, b) => b.value - a.value || b.node - a.node)
+}
+
+/**
+ * Joins lines that only lead to one another: of callers with exactly the time of what they call, the innermost line
+ * stays, with the others as its `callers`.
+ */
+export function joinCallers(trace, ranked) {
+  const joined = []
+  for (const line of ranked) {
+    const last = joined[joined.length - 1]
+    const leads_to_last = last && line.value === last.value && last.node <= trace.node_last[line.node] && last.node > line.node
+    if (leads_to_last) last.callers.push(line)
+    else joined.push({...line, callers: []})
+  }
+  return joined
 }

@@ -50,6 +50,11 @@ export function rgbOf(color) {
   return [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16))
 }
 
+/** Between two colours given as [red, green, blue]; `share` of the second. */
+export function mixColors(first, second, share) {
+  return first.map((value, index) => Math.round(value + (second[index] - value) * share))
+}
+
 /** Black or white, whichever has the higher contrast on `color`. */
 export function textOn(color) {
   const light = luminance(color)

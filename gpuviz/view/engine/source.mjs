@@ -1,9 +1,10 @@
 // Time per source line: the lines that cost most, and the notebook cells' source with each line's time.
 
 import {element, exactNumber, setContent} from "./dom.mjs"
-import {METRIC_NAMES, metricText, printable, shareText} from "./text.mjs"
-import {rankLines, sumLines} from "./lines.mjs"
-import {plainButton, shareBar} from "./details.mjs"
+import {METRIC_NAMES, METRIC_NOUNS, countText, plainMetricText, pluralText, printable} from "./text.mjs"
+import {joinCallers, rankLines, sumLines} from "./lines.mjs"
+import {frameLabel} from "./trace.mjs"
+import {plainButton, shareBar, shareCell} from "./details.mjs"
 
 const MOST_LINES = 12
 
@@ -13,6 +14,7 @@ export function createSource({store, panel}) {
   const text_part = element("section", {class: "gpuviz-source"})
   panel.append(lines_part)
   panel.after(text_part)
+  let shows_all = false
   const has_lines = derived.line_index.lines.length > 0
   lines_part.hidden = !has_lines
   text_part.hidden = !trace.sources.some((source) => source.lines.length > 0)
@@ -34,24 +36,44 @@ export function createSource({store, panel}) {
     const title = element("h4", {}, `${METRIC_NAMES[state.metric]} by source line`,
       element("span", {class: "gpuviz-muted"}, " with all that it calls"))
     if (ranked.length === 0) {
-      setContent(lines_part, title, element("p", {class: "gpuviz-muted"}, "No source line is known below it."))
+      setContent(lines_part, title, element("p", {class: "gpuviz-muted"}, "No source line is known at or below it."))
       return
     }
-    const rows = ranked.slice(0, MOST_LINES).map((line) => element("tr", {data: {node: line.node}},
-      element("td", {class: "gpuviz-name-cell"}, element("span", {class: "gpuviz-name-line"},
-        plainButton(shortPlace(line.place), printable(line.place), () => actions.select_node(line.node)))),
-      element("td", {class: "gpuviz-right"}, exactNumber(metricText(state.metric, line.value), kind(), line.value)),
-      element("td", {class: "gpuviz-right"}, shareBar(line.value / whole), shareText(line.value, whole))))
-    setContent(lines_part, title, element("table", {class: "gpuviz-table"}, element("thead", {}, element("tr", {},
+    const joined = shows_all ? ranked.map((line) => ({...line, callers: []})) : joinCallers(trace, ranked)
+    const shown = shows_all ? joined : joined.slice(0, MOST_LINES)
+    const rows = shown.map((line) => element("tr", {data: {node: line.node}},
+      element("td", {class: "gpuviz-name-cell"}, lineName(line)),
+      element("td", {class: "gpuviz-right"}, exactNumber(plainMetricText(state.metric, line.value), kind(), line.value)),
+      element("td", {class: "gpuviz-right"}, shareCell(line.value, whole))))
+    const table = element("table", {class: "gpuviz-table"}, element("thead", {}, element("tr", {},
       element("th", {scope: "col"}, "line"),
       element("th", {class: "gpuviz-right", scope: "col"}, state.metric === "launches" ? "launches" : "time"),
-      element("th", {class: "gpuviz-right", scope: "col"}, "share"))), element("tbody", {}, ...rows)))
+      element("th", {class: "gpuviz-right", scope: "col"}, "share"))), element("tbody", {}, ...rows))
+    setContent(lines_part, title, table, shown.length < ranked.length || shows_all ? moreButton(ranked.length) : null)
   }
 
-  // The end of a path says more than its beginning.
+  function lineName({place, node, callers}) {
+    const full = [place, ...callers.map((caller) => caller.place)].map(printable).join("\n")
+    return element("span", {class: "gpuviz-name-line"},
+      plainButton(shortPlace(place), full, () => actions.select_node(node)),
+      element("span", {class: "gpuviz-muted gpuviz-function"}, frameLabel(trace, node)),
+      callers.length ? element("span", {class: "gpuviz-muted gpuviz-callers", title: full}, `+ ${pluralText(callers.length, "caller")}`) : null)
+  }
+
+  function moreButton(count) {
+    const button = plainButton(shows_all ? "Show fewer" : `Show all ${countText(count)} lines`, "", () => {
+      shows_all = !shows_all
+      drawLines()
+    })
+    button.classList.add("gpuviz-more")
+    return button
+  }
+
+  // The end of a path says more than its beginning; the whole path is in the title.
   function shortPlace(place) {
     const parts = printable(place).split("/")
-    return parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : parts.join("/")
+    const is_package = /^__init__\.py/.test(parts[parts.length - 1])
+    return parts.slice(is_package ? -2 : -1).join("/")
   }
 
   function drawSources() {
@@ -60,7 +82,7 @@ export function createSource({store, panel}) {
     const highest = Math.max(1, ...derived.line_index.lines.map((line, index) => (line.cell >= 0 ? sums.value[index] : 0)))
     const selected = state.selected_node === null ? -1 : derived.line_index.of_frame[trace.node_frame[state.selected_node]]
     setContent(text_part,
-      element("h4", {}, "Source", element("span", {class: "gpuviz-muted"}, ` with each line's ${METRIC_NAMES[state.metric]}; click a line to select it`)),
+      element("h4", {}, "Source", element("span", {class: "gpuviz-muted"}, ` with each line's ${METRIC_NOUNS[state.metric]}; click a line to select it`)),
       ...trace.sources.map((source, cell) => ({source, cell})).filter(({source}) => source.lines.length).map(({source, cell}) =>
         element("div", {class: "gpuviz-cell"}, element("div", {class: "gpuviz-cell-label"}, printable(source.label)),
           element("div", {class: "gpuviz-code", role: "list"}, ...source.lines.map((text, index) => {
@@ -74,7 +96,7 @@ export function createSource({store, panel}) {
   function sourceLine(text, number, found) {
     const has_time = found !== null && found.value > 0
     const content = [
-      element("span", {class: "gpuviz-line-time"}, has_time ? exactNumber(metricText(state.metric, found.value), kind(), found.value) : ""),
+      element("span", {class: "gpuviz-line-time"}, has_time ? exactNumber(plainMetricText(state.metric, found.value), kind(), found.value) : ""),
       element("span", {class: "gpuviz-line-bar"}, has_time ? shareBar(found.share) : ""),
       element("span", {class: "gpuviz-line-number"}, String(number)),
       element("code", {}, printable(text) || " "),

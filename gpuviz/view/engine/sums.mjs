@@ -72,12 +72,13 @@ function directionCovers(trace, direction, device) {
   return {union: makeCover(union), hidden: makeCover(intersect(union, device.kernel.edges))}
 }
 
-/** One row per device. A device without activities has no span of its own: without a window its numbers are null. */
+/** One row per device, in exact ns; `span_ns` null where nothing is known. */
 export function deviceTime(trace, covers, window) {
   return trace.devices.map((device, index) => {
     const cover = covers.devices[index]
     const [from, to] = window ?? [cover.first, cover.last]
-    if (!(to >= from)) return {device: index, ...device, span_ns: null}
+    // A device without any work was perhaps not recorded: its times are unknown in every window, not zero.
+    if (!(cover.last >= cover.first)) return {device: index, ...device, span_ns: null}
     const part = (name) => coveredBetween(cover[name], from, to)
     const kernel_ns = part("kernel")
     const kernel_or_copy_ns = part("kernel_or_copy")

@@ -1,5 +1,7 @@
 // Numbers and names as a person reads them; gpuviz/view/wording.py says them the same way. No DOM.
 
+import {shortKernelName} from "./kernel_names.mjs"
+
 const UNKNOWN_TEXT = "unknown"
 
 export function durationText(ns) {
@@ -50,28 +52,12 @@ export function metricText(metric, value) {
 }
 
 export const METRIC_NAMES = {gpu: "GPU time", cpu: "CPU time", launches: "Launches"}
+/** The same within a sentence. */
+export const METRIC_NOUNS = {gpu: "GPU time", cpu: "CPU time", launches: "launches"}
 
-const KNOWN_NAMESPACES = /\b(?:at|c10|at_cuda_detail|native|cuda|cub|thrust|cutlass|detail|cudnn|cublasLt|cask\w*|\(anonymous namespace\)|_GLOBAL__N__\w+)::/g
-
-/** A kernel's name for a small box: without return type, template arguments, argument list and common namespaces. */
-export function shortKernelName(name) {
-  let text = withoutBrackets(name.replace(/^(?:void|int|float|double|bool)\s+/, ""), "<", ">")
-  text = text.replace(KNOWN_NAMESPACES, "")
-  text = withoutBrackets(text, "(", ")").replace(KNOWN_NAMESPACES, "").trim()
-  return text || name
-}
-
-// Removes bracketed parts, nested ones too. A name that begins with a bracket ("<module>", "<lambda>") is kept whole,
-// and so are operators such as "operator<" whose brackets do not pair.
-function withoutBrackets(text, open, close) {
-  let depth = 0
-  let kept = ""
-  for (const character of text) {
-    if (character === open) depth++
-    else if (character === close && depth > 0) depth--
-    else if (depth === 0) kept += character
-  }
-  return depth === 0 && kept.trim() ? kept : text
+/** A value in a table whose heading already says what is counted. */
+export function plainMetricText(metric, value) {
+  return metric === "launches" ? countText(value) : durationText(value)
 }
 
 /** What is written on a box of `layer`. */

@@ -4,17 +4,17 @@ import {element, exactNumber, setContent} from "./dom.mjs"
 import {countText, durationText, printable, shortName} from "./text.mjs"
 import {boxName, layerOfBox, nodeName} from "./trace.mjs"
 import {boxAt, fillColumns, leastDrawn, longBoxes, makeColumns} from "./level_of_detail.mjs"
-import {LABELLED_ROW, layoutLanes, rowAt} from "./lanes.mjs"
+import {LABELLED_ROW, layoutLanes, rowAt, shownLabel} from "./lanes.mjs"
 import {fitLabels, paintFigure, setTimeTicks} from "./plots.mjs"
 import {timeTicks} from "./axis.mjs"
-import {rgbOf} from "./palette.mjs"
+import {mixColors, rgbOf} from "./palette.mjs"
 
 const TIMELINE_BOXES = 1900
 const TIMELINE_LABELS = 220
 const MOST_COLUMNS = 1600
 const AXIS_HEIGHT = 24
 const HOVER_REACH = 3
-export const LABEL_BORDER = 150
+export const LABEL_BORDER = 156
 
 export function createTimeline({store, plot, title, lane_labels, clip, theme, page}) {
   const {trace, state, actions} = store
@@ -139,12 +139,17 @@ export function createTimeline({store, plot, title, lane_labels, clip, theme, pa
         continue
       }
       const share = Math.min(1, columns.busy[column] / column_width)
-      const is_lit = !store.isDimming() || columns.lit[column] > 0
-      const [red, green, blue] = is_lit ? theme.palette.rgb_of_layer[columns.layer[column]] : unselected
+      const [red, green, blue] = mixColors(unselected, theme.palette.rgb_of_layer[columns.layer[column]], litShare(column))
       // Even the shortest event stays visible.
       const alpha = Math.round(255 * (0.3 + 0.7 * share))
       line[column] = ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0
     }
+  }
+
+  // The selected part of a column's time; a little of it must not drown among the rest.
+  function litShare(column) {
+    if (!store.isDimming()) return 1
+    return columns.lit[column] > 0 ? Math.max(0.3, columns.lit[column] / columns.busy[column]) : 0
   }
 
   // Rows thinner than a pixel share texels: the more opaque one wins.
@@ -239,7 +244,7 @@ export function createTimeline({store, plot, title, lane_labels, clip, theme, pa
   function laneLabel({index, top, strip, height, expandable, is_expanded}, inside) {
     const lane = trace.lanes[index]
     const style = {top: `${top + 1}px`, height: `${inside ? strip : Math.max(14, height)}px`}
-    const text = element("span", {class: "gpuviz-lane-text"}, printable(lane.label))
+    const text = element("span", {class: "gpuviz-lane-text"}, printable(shownLabel(trace, layout, lane)))
     if (!expandable) return element("div", {class: "gpuviz-lane", title: lane.label, style}, text)
     const hint = is_expanded ? "Show with thin rows" : `Show all ${lane.row_count} rows`
     return element("button", {
