@@ -56,7 +56,6 @@ class Copies:
             tensor.__format__: self.format,
             tensor.__deepcopy__: self.deep_copy,
             tensor.__reduce_ex__: self.reduce,
-            tensor.record_stream: self.record_stream,
             tensor.new_tensor: self.new_tensor,
             torch.tensor: self._from_data(torch.tensor),
             torch.as_tensor: self._from_data(torch.as_tensor),
@@ -248,9 +247,6 @@ class Copies:
             with self._operators(tensor, "aten::clone"):
                 self._copy(DTOD, tensor, False, False)
         return result
-
-    def record_stream(self, tensor: Any, stream: Any) -> None:
-        """Tells the allocator about another stream; the model of the allocator needs no telling."""
 
     # Making it from Python data.
 

@@ -27,12 +27,14 @@ class Machine:
         self.residence = Residence(self.allocator, self._new_segment)
         self.recorder: Recorder | None = None
         self.function_mode: Any = None
+        self.dispatch_mode: Any = None
         self.place: Place | None = None  # where the call at work puts its results, if its arguments say so
         self.level = 0  # calls of PyTorch's functions around the one at work
         self.mode_is_off = False  # PyTorch takes a mode off while its handler runs
         self.stream = DEFAULT_STREAM
         self.loaded: set[str] = set()  # kernels that a capture has seen
         self.warmed: set[Any] = set()  # functions that ran on the device outside of captures
+        self._tracking = False
         self._streams = 0
         self._events = 0
 
@@ -100,6 +102,19 @@ class Machine:
                 yield
         finally:
             self.mode_is_off = True
+
+    @contextmanager
+    def tracking(self) -> Iterator[None]:
+        """Outside of captures, the autograd engine runs: its operators too say what becomes of device memory."""
+        if self._tracking:
+            yield
+            return
+        self._tracking = True
+        try:
+            with self.dispatch_mode:
+                yield
+        finally:
+            self._tracking = False
 
     def is_for_device(self, inputs: list[Any]) -> bool:
         """True when a call with these inputs runs on the device: its arguments say so, or one input lives there."""

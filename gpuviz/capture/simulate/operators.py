@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from gpuviz.capture.simulate.families import (
@@ -116,7 +115,6 @@ class OperatorModel:
             "convolution_backward": self._convolution_backward,
             "_scaled_dot_product_flash_attention_for_cpu": self._attention,
             "_scaled_dot_product_flash_attention_for_cpu_backward": self._attention_backward,
-            "_transformer_encoder_layer_fwd": self._encoder_layer,
         }
 
     def kernels(self, call: Call) -> list[Kernel]:
@@ -265,25 +263,6 @@ class OperatorModel:
         name = f"{family}_{direction}_kernel<{width}, 128, {dtype}>"
         rate = self._rate(dtype, "matmul")
         return product(self.gpu, name, (batch * heads, length, 1), flops, call.moved_bytes, rate)
-
-    def _encoder_layer(self, call: Call) -> list[Kernel]:
-        """The fused path of nn.TransformerEncoderLayer outside of training, as the two things it mostly does."""
-        data = call.inputs[0]
-        dtype, width = str(data.dtype)[6:], data.shape[-1]
-        tokens = data.numel() // width
-        weights = [tensor for tensor in call.inputs[1:] if tensor.dim() == 2 and width in tensor.shape]
-        rate = self._rate(dtype, "matmul")
-        made = []
-        for weight in weights:
-            size = bytes_of(weight) + 2 * bytes_of(data)
-            shape = (1, tokens, weight.shape[0])
-            flops = 2.0 * tokens * prod(weight.shape)
-            made.append(product(self.gpu, self._library_name("gemm", rate), shape, flops, size, rate))
-        length = data.shape[1] if data.dim() > 2 else tokens
-        name = f"fmha_fwd_kernel<{dtype}>"
-        flops = 4.0 * tokens * length * width
-        made.append(product(self.gpu, name, (1, tokens, 1), flops, 4 * bytes_of(data), rate))
-        return made
 
 
 def _bias_first(call: Call) -> int:

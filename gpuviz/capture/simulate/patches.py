@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
 from gpuviz.capture.simulate.devices import is_simulated, the_device
 from gpuviz.capture.simulate.machine import Machine
 from gpuviz.capture.simulate.patcher import Patcher
-from gpuviz.capture.simulate.residence import is_pinned, pin
+from gpuviz.capture.simulate.residence import is_pinned, on_device, pin, tensors_in
 from gpuviz.capture.simulate.streams import UseStream, make_types
 from gpuviz.capture.simulate.timeline import DEFAULT_STREAM
 from gpuviz.errors import CaptureError
@@ -210,6 +211,8 @@ def apply(machine: Machine, patcher: Patcher, leave_child: Callable[[], None]) -
     patcher.set(torch, "compile", _left_eager)
     patcher.set(torch.Tensor, "pin_memory", _pin_memory)
     patcher.set(torch.Tensor, "is_pinned", lambda tensor, device=None: is_pinned(tensor))
+    # Tells the allocator about another stream; the model of the allocator needs no telling.
+    patcher.set(torch.Tensor, "record_stream", lambda tensor, stream: None)
     # Asks the library by way of C++; the answer decides whether recurrent layers call cuDNN on their weights.
     patcher.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     _patch_autograd(machine, patcher)
@@ -277,21 +280,48 @@ def _patch_autograd(machine: Machine, patcher: Patcher) -> None:
     """Every way into the engine passes here; Python code that it calls must find the simulated device."""
     import torch
 
-    from gpuviz.capture.simulate.residence import on_device
-
     run = torch.autograd.graph._engine_run_backward
 
     def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        recorder = machine.active_recorder
-        with machine.reentered():
-            if recorder is None:
-                return run(outputs, *args, **kwargs)
-            if machine.level:
-                with recorder.backward(on_device(outputs[0])):
-                    return run(outputs, *args, **kwargs)
-            with recorder.working(), recorder.backward(on_device(outputs[0])):
-                return run(outputs, *args, **kwargs)
+        recorder, on_gpu = machine.active_recorder, on_device(outputs[0])
+        with ExitStack() as around:
+            around.enter_context(machine.reentered())
+            if machine.recorder is None and on_gpu:
+                around.enter_context(machine.tracking())
+                for gradient in tensors_in(args[:1]):  # made by PyTorch out of our sight
+                    machine.residence.place(gradient)
+            if recorder is not None:
+                if not machine.level:
+                    around.enter_context(recorder.working())
+                around.enter_context(recorder.backward(on_gpu))
+            return run(outputs, *args, **kwargs)
 
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    make, enter, leave = hooks.__init__, hooks.__enter__, hooks.__exit__
+    entered: list[ExitStack] = []
+
+    def within(hook: Callable[..., Any]) -> Callable[..., Any]:
+        def call(value: Any) -> Any:
+            with machine.reentered():
+                return hook(value)
+
+        return call
+
+    def __init__(context: Any, pack_hook: Any, unpack_hook: Any) -> None:  # noqa: N807
+        make(context, within(pack_hook), within(unpack_hook))
+
+    def __enter__(context: Any) -> None:  # noqa: N807
+        entered.append(ExitStack())
+        if machine.recorder is None:  # the hooks see results before the function that makes them returns
+            entered[-1].enter_context(machine.tracking())
+        enter(context)
+
+    def __exit__(context: Any, *error: Any) -> None:  # noqa: N807
+        leave(context, *error)
+        entered.pop().close()
+
+    for name, value in (("__init__", __init__), ("__enter__", __enter__), ("__exit__", __exit__)):
+        patcher.set(hooks, name, value)
     patcher.set(torch.autograd.graph, "_engine_run_backward", run_backward)
     patcher.set(torch.autograd, "_engine_run_backward", run_backward)
 
@@ -343,8 +373,6 @@ def _patch_default_device(machine: Machine, patcher: Patcher) -> None:
 def _patch_grouping(patcher: Patcher) -> None:
     """Optimisers group parameters by device in C++, which sees the CPU; what they then choose depends on the device."""
     import torch
-
-    from gpuviz.capture.simulate.residence import on_device
 
     group = torch._C._group_tensors_by_device_and_dtype
 

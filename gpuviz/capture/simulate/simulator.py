@@ -48,8 +48,6 @@ class Simulator:
         self._patcher = Patcher()
         self._thread: int | None = None
         self._restorer: tuple[Any, ...] | None = None
-        self._dispatch_mode: Any = None
-        self._new_dispatch_mode: Any = None
         self._request: CaptureRequest | None = None
         self._installed_for_capture = False
 
@@ -108,7 +106,7 @@ class Simulator:
         machine = self._machine = Machine(self.gpu, self.deterministic)
         copies = Copies(machine)
         machine.function_mode = make_function_mode(machine, copies.handlers())
-        self._new_dispatch_mode = lambda: make_dispatch_mode(machine, copies)
+        machine.dispatch_mode = make_dispatch_mode(machine, copies)
         patches.apply(machine, self._patcher, self._leave_child)
         self._restorer = (_BEFORE_ALL_OTHERS, _no_tag, self._restore_storage)
         torch.serialization._package_registry.insert(0, self._restorer)
@@ -133,7 +131,7 @@ class Simulator:
         if self._restorer in torch.serialization._package_registry:
             torch.serialization._package_registry.remove(self._restorer)
         self._patcher.restore()
-        self._machine = self._thread = self._restorer = self._new_dispatch_mode = None
+        self._machine = self._thread = self._restorer = None
 
     def _leave_child(self) -> None:
         """A data loader's worker process was forked from us: it computes on the CPU, and nothing of it is captured."""
@@ -185,8 +183,7 @@ class Simulator:
         recorder = Recorder(self.gpu, machine.clock, machine.loaded, machine.stream, StackWalker(request.cell_of))
         self._began = machine.clock.now()
         recorder.note_allocated(machine.allocator.allocated)
-        self._dispatch_mode = self._new_dispatch_mode()
-        self._dispatch_mode.__enter__()
+        machine.dispatch_mode.__enter__()
         machine.recorder = recorder
 
     def stop(self) -> Trace:
@@ -217,9 +214,8 @@ class Simulator:
         if machine is not None:
             machine.recorder = None
             machine.level, machine.place, machine.mode_is_off = 0, None, False
-        mode, self._dispatch_mode = self._dispatch_mode, None
-        if mode is not None:
-            _remove_dispatch_mode(mode)
+            if machine.dispatch_mode is not None:
+                _remove_dispatch_mode(machine.dispatch_mode)
 
     def _recording(self, recorder: Recorder, request: CaptureRequest, ended: int) -> Recording:
         import torch
