@@ -12,7 +12,7 @@ import polars as pl
 
 from gpuviz.analysis import device_time
 from gpuviz.errors import GpuvizError
-from gpuviz.model import Trace
+from gpuviz.model import Trace, schema
 
 MOST_PROFILES = 1_000
 """Rows that are kept; the oldest go first."""
@@ -73,7 +73,8 @@ class History:
         backend: str,
     ) -> Profile:
         """Keep a trace, and let go of the oldest ones beyond the limits."""
-        busy = device_time(trace)["busy_ns"].max()
+        has_worked = any(trace.table(name).height for name in schema.ACTIVITY_TABLES)
+        busy = device_time(trace)["busy_ns"].max() if has_worked else None
         with self._lock:
             self._count += 1
             profile = Profile(

@@ -185,13 +185,17 @@ def _magics(extension: Extension) -> tuple[Callable[..., Any], Callable[..., Any
 
 
 def _simulate(choice: str) -> str:
+    """Turn the simulator on or off, and say what is now so."""
+    running = simulate.active()
     if choice.lower() == "off":
-        was_on = simulate.active_backend() is not None
-        simulate.turn_off()
-        return "The simulator is off." if was_on else "The simulator was not on."
-    simulate.turn_on(choice)
-    backend = simulate.active_backend()
-    return f"On in this kernel: {backend.description if backend else choice}. Turn it off with `%gpuviz simulate off`."
+        if running is None:
+            return "The simulator was not on."
+        running.uninstall()
+        return f"Off: {running.description}."
+    if running is None or simulate.gpu_named(choice) != running.gpu:
+        running = simulate.Simulator(choice)
+        running.install()
+    return f"On in this kernel: {running.description}. `%gpuviz simulate off` turns it off."
 
 
 _extension: Extension | None = None

@@ -59,14 +59,16 @@ class Profiler:
             profile.session, profile.backend = session, backend.description
         except (Exception, KeyboardInterrupt) as error:
             profile.problem = self._sentence(f"{what} was not profiled", error)
-        self.running = profile
+        if self.running is None:  # a subshell may begin one while the main shell's still runs; that one was refused
+            self.running = profile
         profile.started_ns = time.perf_counter_ns()
         return profile
 
     def end(self, profile: Profile, *, ran: bool = True) -> None:
         """Stop to capture, keep the trace and show it. `ran` False: the code could not even be compiled."""
         wall_ns = time.perf_counter_ns() - profile.started_ns
-        self.running = None
+        if self.running is profile:
+            self.running = None
         if profile.session is None:
             if ran:
                 say(self._with_name(profile, profile.problem or ""))
@@ -129,11 +131,11 @@ def _save(profile: Profile, trace: Trace) -> None:
 def _show(profile: Profile, trace: Trace, wall_ns: int) -> None:
     if profile.options.quiet:
         return
-    if any(trace.table(name).height for name in schema.ACTIVITY_TABLES):
+    if not any(trace.table(name).height for name in schema.ACTIVITY_TABLES):
+        calls = trace.host_calls.height
+        hint = f" `gpuviz.show(gpuviz.history(-1))` draws its {count_text(calls, 'host call')}." if calls else ""
+        say(f"gpuviz: {profile.what} ran for {duration_text(wall_ns)} and launched no GPU work: none to show.{hint}")
+    elif profile.options.view == "copies" and not trace.memcpys.height:
+        say(f"gpuviz: {profile.what} has copied nothing, so that there are no copies to show; `--view all` shows more.")
+    else:
         publish(trace, VIEWS_OF_CHOICE[profile.options.view])
-        return
-    calls = trace.host_calls.height
-    hint = f" `gpuviz.show(gpuviz.history(-1))` draws its {count_text(calls, 'host call')}." if calls else ""
-    say(
-        f"gpuviz: {profile.what} launched no GPU work in {duration_text(wall_ns)}, so that there is none to show.{hint}"
-    )

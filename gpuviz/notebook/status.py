@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+import gpuviz
 from gpuviz.capture import simulate
 from gpuviz.capture.backend import choose_backend
 from gpuviz.errors import CaptureError
@@ -26,7 +27,7 @@ def status_text(profiler: Profiler) -> str:
         "running": "no profile" if running is None else f"a profile of {running.what}",
         "history": f"{count_text(profiles, 'profile')}, {count_text(traces, 'trace')} kept ({size / 1e6:.1f} MB)",
         "versions": " · ".join(
-            [f"gpuviz {_version('gpuviz')}", f"Python {platform.python_version()}"]
+            [f"gpuviz {gpuviz.__version__}", f"Python {platform.python_version()}"]
             + [f"{package} {_version(package)}" for package in _PACKAGES]
         ),
     }

@@ -25,9 +25,11 @@ WITHOUT_GPU_WORK = """
 
 @pytest.fixture(scope="session")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `gpu.gpuviz`, seven microseconds of kernels, and `cpu.gpuviz` without GPU work."""
+    """A folder with `gpu.gpuviz` (seven microseconds of kernels, and a copy), `kernels.gpuviz` without copies, and
+    `cpu.gpuviz` without GPU work."""
     folder = tmp_path_factory.mktemp("traces")
     trace_from_text(DRAWN).save(folder / "gpu.gpuviz")
+    trace_from_text("stream 7: AA.B").save(folder / "kernels.gpuviz")
     trace_from_text(WITHOUT_GPU_WORK).save(folder / "cpu.gpuviz")
     return folder
 

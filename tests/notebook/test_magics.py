@@ -36,6 +36,11 @@ def test_no_view_is_the_numbers_as_text(kernel: Kernel) -> None:
     assert "compute 7.00 µs" in text
 
 
+def test_copies_alone_need_copies(kernel: Kernel) -> None:
+    (sentence,) = kernel.run("%%gpuprofile --backend replay:kernels.gpuviz --view copies\n1").sentences
+    assert "copied nothing" in sentence
+
+
 def test_a_bad_option_stops_before_the_cell_runs(kernel: Kernel) -> None:
     kernel.run("ran_anyway = False")
     ran = kernel.run("%%gpuprofile --veiw all\nran_anyway = True")
@@ -88,6 +93,18 @@ def test_without_a_gpu_the_cell_runs_and_the_way_out_is_named(kernel: Kernel) ->
     assert "`absent` was not set" in sentence
     raised = kernel.run("%%gpuprofile\n1 / 0")
     assert (raised.status, raised.error_name) == ("error", "ZeroDivisionError")
+
+
+def test_without_torch_the_cell_runs_and_the_simulator_says_what_it_needs(kernel: Kernel) -> None:
+    kernel.run("import sys; kept = sys.modules.get('torch'); sys.modules['torch'] = None")
+    ran = kernel.run("%%gpuprofile --backend simulate\n'result'")
+    turned_on = kernel.run("%gpuviz simulate T4")
+    kernel.run("sys.modules.pop('torch') if kept is None else sys.modules.update(torch=kept)")
+    assert (ran.status, ran.result) == ("ok", "'result'")
+    assert "pip install gpuviz[torch]" in ran.sentences[0]
+    assert turned_on.error_name == "UsageError"
+    assert "pip install gpuviz[torch]" in turned_on.text
+    assert "The simulator was not on." in kernel.run("%gpuviz simulate off").text
 
 
 def test_a_cell_without_gpu_work_says_so(kernel: Kernel) -> None:
