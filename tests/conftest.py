@@ -8,6 +8,7 @@ tools/test_engine.sh.)
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -58,6 +59,16 @@ def lack_of_browser() -> str | None:
 
 
 @cache
+def lack_of_cupti() -> str | None:
+    for distribution in ("cupti-python", "nvidia-cuda-cupti"):
+        try:
+            importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return f"{distribution} is not installed (pip install gpuviz[dev])"
+    return None
+
+
+@cache
 def lack_of_gpu() -> str | None:
     if shutil.which("nvidia-smi") is None:
         return "no NVIDIA GPU: nvidia-smi is not on PATH"
@@ -86,6 +97,7 @@ def lack_of_torch() -> str | None:
 
 LACKS: dict[str, Callable[[], str | None]] = {
     "browser": lack_of_browser,
+    "cupti": lack_of_cupti,
     "gpu": lack_of_gpu,
     "native": lack_of_native,
     "shared": lack_of_shared,
@@ -94,6 +106,7 @@ LACKS: dict[str, Callable[[], str | None]] = {
 NEEDED_BY_FIXTURE = {
     "browser": "browser",
     "chromium": "browser",
+    "libcupti": "cupti",
     "page": "browser",
     "shared_traces": "shared",
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import re
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +39,12 @@ def fallback_html(trace: Trace) -> str:
     """Picture and numbers of one trace, all of it escaped."""
     lines = "".join(f"<li>{escaped(line)}</li>" for line in [*headline(trace), *top_lines(trace, 5)])
     modelled = " <b>modelled</b>" if trace.meta.modelled else ""
+    # As an image, because JupyterLab takes inline SVG out of outputs that nobody trusts; images may stay.
+    picture = base64.b64encode(summary_svg(trace).encode("utf-8")).decode("ascii")
     return (
         f'<div class="gpuviz-fallback"><p><b>{escaped(trace.meta.title)}</b>{modelled}</p>'
-        f"{summary_svg(trace)}<ul>{lines}</ul></div>"
+        f'<img src="data:image/svg+xml;base64,{picture}" alt="{escaped(" ".join(headline(trace)))}" width="100%">'
+        f"<ul>{lines}</ul></div>"
     )
 
 
@@ -92,10 +97,14 @@ def _busy_fraction(work: pl.DataFrame, span: int) -> npt.NDArray[np.float64]:
 
 
 def _bars(busy: npt.NDArray[np.float64], top: int) -> str:
+    """The path of one lane: a bar per run of bins of equal height."""
     width = (WIDTH - _LEFT) / _BINS
-    full = _LANE - 4
-    return "".join(
-        f"M{_LEFT + index * width:.1f} {top + full}h{width:.2f}v{-full * share:.1f}h{-width:.2f}z"
-        for index, share in enumerate(busy)
-        if share > 0.005
-    )
+    bottom = top + _LANE - 4
+    bars = []
+    position = 0
+    for height, run in groupby(np.round((_LANE - 4) * busy, 1).tolist()):
+        length = len(list(run))
+        if height > 0:
+            bars.append(f"M{_LEFT + position * width:.1f} {bottom}h{length * width:.1f}v{-height}h{-length * width:.1f}z")
+        position += length
+    return "".join(bars)

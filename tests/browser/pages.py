@@ -7,34 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from playwright.sync_api import Locator, Page
 
 import gpuviz
 from gpuviz.model import Trace
+from gpuviz.view.geometry import build_scene
 
 READY = '.gpuviz[data-ready="1"]'
-
-# Where a label of a figure lies on the screen: its data coordinates through the figure's own scales.
-_PLACE_OF_LABEL = """(root, [figure, text]) => {
-  const document = globalThis.__gpuvizDocuments?.[root.id] ?? root.gpuviz.document;
-  const model = document.get_model_by_name(figure);
-  const labels = document.get_model_by_name(figure + "-labels").data;
-  const index = [...labels.text].findIndex((label) => label.startsWith(text));
-  if (index < 0) return null;
-  const view = root.gpuviz.figure_view(figure);
-  const area = view.canvas_view.el.getBoundingClientRect();
-  return {
-    x: area.x + view.frame.x_scale.compute(labels.x[index]) + 8,
-    y: area.y + view.frame.y_scale.compute(labels.y[index]),
-  };
-}"""
-
-_AREA = """(root, figure) => {
-  const view = root.gpuviz.figure_view(figure);
-  const area = view.canvas_view.el.getBoundingClientRect();
-  const frame = view.frame.bbox;
-  return {x: area.x + frame.left, y: area.y + frame.top, width: frame.width, height: frame.height};
-}"""
 
 
 @dataclass
@@ -52,33 +32,52 @@ class Output:
         """The exact numbers behind what is shown."""
         return self.root.evaluate("(root) => root.gpuviz.numbers()")
 
-    def area(self, figure: str) -> Mapping[str, float]:
-        """The inner rectangle of a figure on the screen."""
-        self.root.scroll_into_view_if_needed()
-        return self.root.evaluate(_AREA, figure)
+    def area(self, view: str) -> Mapping[str, float]:
+        """Where a view's plot lies on the screen: x, y, width and height in pixels."""
+        plot = self.root.locator(f'.gpuviz-view[data-view="{view}"] .gpuviz-plot')
+        plot.scroll_into_view_if_needed()
+        box = plot.bounding_box()
+        assert box is not None
+        return box
 
-    def click_label(self, figure: str, text: str) -> None:
-        """Click the box whose label starts with `text`."""
-        self.area(figure)
-        place = self.root.evaluate(_PLACE_OF_LABEL, [figure, text])
-        assert place is not None, f"no label of {figure} starts with {text!r}"
+    def click_frame(self, callpath_id: int) -> None:
+        """Click a frame of the flamegraph."""
+        self.area("flamegraph")
+        self._click(self.root.evaluate("(root, node) => root.gpuviz.position_of_node(node)", callpath_id))
+
+    def click_interval(self, trace: Trace, start_ns: int, callpath_id: int) -> None:
+        """Click the interval of the timeline that starts then and belongs to this node of the call tree."""
+        boxes = build_scene(trace).boxes
+        (box,) = np.flatnonzero((boxes.start == start_ns) & (boxes.node == callpath_id)).tolist()
+        self.area("timeline")
+        self._click(self.root.evaluate("(root, box) => root.gpuviz.position_of_box(box)", box))
+
+    def _click(self, place: Mapping[str, float] | None) -> None:
+        assert place is not None, "what was to be clicked is not drawn"
         self.page.mouse.click(place["x"], place["y"])
         self.settle()
 
-    def drag(self, figure: str, begin: float, end: float, height: float = 0.5) -> None:
-        """Drag from one fraction of the figure's width to another."""
-        area = self.area(figure)
+    def drag(self, view: str, begin: float, end: float, height: float = 0.5) -> None:
+        """Drag from one fraction of the plot's width to another."""
+        area = self.area(view)
         y = area["y"] + area["height"] * height
         self.page.mouse.move(area["x"] + area["width"] * begin, y)
         self.page.mouse.down()
-        self.page.mouse.move(area["x"] + area["width"] * (begin + end) / 2, y)
-        self.page.mouse.move(area["x"] + area["width"] * end, y)
+        self.page.mouse.move(area["x"] + area["width"] * end, y, steps=8)
         self.page.mouse.up()
         self.settle()
 
+    def act(self, action: str, *arguments: object) -> None:
+        """One of the engine's actions, without a mouse."""
+        self.root.evaluate(
+            "(root, [name, values]) => { root.gpuviz.actions[name](...values) }", [action, list(arguments)]
+        )
+        self.settle()
+
     def settle(self) -> None:
-        """Wait for animations and redraws to end."""
-        self.page.wait_for_timeout(450)
+        """Wait until nothing moves and nothing waits to be drawn."""
+        self.page.wait_for_timeout(60)  # Bokeh hands gestures over a few frames later
+        self.page.wait_for_function("(root) => root.gpuviz.state().is_settled", arg=self.root.element_handle())
 
 
 def open_page(page: Page, trace: Trace, folder: Path, name: str = "page.html") -> Output:
