@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
@@ -18,19 +18,29 @@ def replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file to write to, which takes the place of `path` when the block ends without an exception.
 
     It is written beside its target under a temporary name; until the end, and when anything fails, what was at `path`
-    stays. An error of the file system becomes a `TraceFileError`.
+    stays. An error of the file system, or a path that cannot name a file, becomes a `TraceFileError`.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with temporary.open("xb") as file:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        file = temporary.open("xb")
+    except (OSError, ValueError) as error:
+        raise _not_written(target, error) from error
+    try:
+        with file:
             yield file
         os.replace(temporary, target)
     except OSError as error:
-        raise TraceFileError(
-            f"Tried to write {target}: {error.strerror or error}. Choose a folder that exists and can be written to.",
-            path=target,
-            found=str(error),
-        ) from error
+        raise _not_written(target, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _not_written(target: Path, error: OSError | ValueError) -> TraceFileError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return TraceFileError(
+        f"Tried to write {target}: {reason}. Choose a folder that exists and can be written to.",
+        path=target,
+        found=str(error),
+    )

@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
 from dataclasses import asdict, fields
 from functools import partial
 from os import PathLike
@@ -20,10 +21,10 @@ from typing import Any
 
 import polars as pl
 
-from gpuviz.errors import TraceFileError
+from gpuviz.errors import TraceError, TraceFileError
 from gpuviz.model import schema
 from gpuviz.model.atomic import replacing
-from gpuviz.model.trace import TableSource, Trace, TraceMeta
+from gpuviz.model.trace import TableSource, Trace, TraceMeta, check_columns
 
 SUFFIX = ".gpuviz"
 MANIFEST = "manifest.json"
@@ -46,7 +47,7 @@ def save(trace: Trace, path: str | PathLike[str]) -> Path:
     with replacing(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, data in parts.items():
             archive.writestr(f"{name}.parquet", data)
-        archive.writestr(MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
+        archive.writestr(MANIFEST, json.dumps(manifest, indent=1))
     return target
 
 
@@ -54,18 +55,25 @@ def load(path: str | PathLike[str]) -> Trace:
     """Open a ``.gpuviz`` file; `TraceFileError` when it is not one, is damaged, or is of an unknown version."""
     source = Path(path)
     manifest = _read_manifest(source)
-    meta = _meta(manifest["meta"])
+    try:
+        meta = _meta(manifest["meta"])
+    except TypeError as error:
+        raise _damaged(source, f"meta data that cannot be used ({error})") from error
     tables: dict[str, TableSource] = {
         name: partial(_read_table, source, name, entry["sha256"]) for name, entry in manifest["tables"].items()
     }
     return Trace(tables, meta)
 
 
+UNREADABLE = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError)
+"""What `zipfile` and `json` raise for bytes that are not what they should be."""
+
+
 def _read_manifest(source: Path) -> dict[str, Any]:
     try:
-        with zipfile.ZipFile(source) as archive:
+        with source.open("rb") as file, zipfile.ZipFile(file) as archive:
             manifest = json.loads(archive.read(MANIFEST))
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+    except UNREADABLE as error:
         raise _damaged(source, f"no readable manifest ({error})") from error
     except OSError as error:
         raise TraceFileError(
@@ -87,9 +95,12 @@ def _read_manifest(source: Path) -> dict[str, Any]:
             found=found,
             supported=SUPPORTED,
         )
-    unknown = set(manifest.get("tables", {})) - set(schema.TABLES)
-    if unknown or "meta" not in manifest:
-        raise _damaged(source, f"a manifest that names unknown tables {sorted(unknown)} or lacks its meta data")
+    tables, meta = manifest.get("tables"), manifest.get("meta")
+    if not isinstance(tables, dict) or not isinstance(meta, dict):
+        raise _damaged(source, "a manifest without its tables or its meta data")
+    unknown = sorted(set(tables) - set(schema.TABLES))
+    if unknown or not all(isinstance(entry, dict) and "sha256" in entry for entry in tables.values()):
+        raise _damaged(source, f"a manifest that names unknown tables {unknown} or lacks a checksum")
     return manifest
 
 
@@ -97,11 +108,14 @@ def _read_table(source: Path, name: str, sha256: str) -> pl.DataFrame:
     try:
         with zipfile.ZipFile(source) as archive:
             data = archive.read(f"{name}.parquet")
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise _damaged(source, f"its table {name!r} cannot be read ({error})") from error
     if hashlib.sha256(data).hexdigest() != sha256:
         raise _damaged(source, f"the checksum of its table {name!r} does not match")
-    return pl.read_parquet(io.BytesIO(data))
+    try:
+        return check_columns(name, pl.read_parquet(io.BytesIO(data)))
+    except (TraceError, pl.exceptions.PolarsError) as error:
+        raise _damaged(source, f"its table {name!r} is not that of the data model ({error})") from error
 
 
 def _parquet_bytes(table: pl.DataFrame) -> bytes:
