@@ -51,9 +51,7 @@ def first_bytes(path: Path) -> bytes:
         if stat.S_ISDIR(mode):
             raise _refusal(path, "a folder", "Give one of the files in it.")
         if not stat.S_ISREG(mode):
-            raise _refusal(
-                path, "no regular file (a device, a pipe or a socket)", "Write it to a file first."
-            )
+            raise _refusal(path, "no regular file (a device, a pipe or a socket)", "Write it to a file first.")
         with path.open("rb") as file:
             start = file.read(_SHOWN)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -95,9 +93,7 @@ def _inflate(data: bytes, diagnostics: Diagnostics) -> bytes:
         except zlib.error as error:
             parts += _inflate_bytewise(before, rest[position : position + _CHUNK])
             left = len(rest) - position
-            diagnostics.add(
-                "file_truncated", example=f"damaged gzip data, {left} bytes from the end: {error}"
-            )
+            diagnostics.add("file_truncated", example=f"damaged gzip data, {left} bytes from the end: {error}")
             return b"".join(parts)
         if not inflater.eof:
             parts.append(inflater.flush())

@@ -18,7 +18,9 @@ def call(name: str, ts: Any, dur: Any, *, cat: str = "cpu_op", pid: Any = 1, tid
     return {key: value for key, value in event.items() if value is not None}
 
 
-def launch(correlation: Any, ts: Any, dur: Any = 5, *, name: str = "cudaLaunchKernel", pid: Any = 1, **more: Any) -> Event:
+def launch(
+    correlation: Any, ts: Any, dur: Any = 5, *, name: str = "cudaLaunchKernel", pid: Any = 1, **more: Any
+) -> Event:
     """An API call."""
     return call(name, ts, dur, pid=pid, correlation=correlation, **{"cat": "cuda_runtime", **more})
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.formats.events import call, codes, kernel, launch, load_events, memcpy, path_of
 
 from gpuviz.model.trace import Trace
+from tests.formats.events import call, codes, kernel, launch, load_events, memcpy, path_of
 
 
 def launch_of(trace: Trace) -> dict[int | None, int | None]:
@@ -24,7 +24,13 @@ def test_kernel_hangs_below_its_operator(tmp_path: Path) -> None:
         launch(1, 20),
         kernel(1, 200, 7),
     )
-    assert path_of(trace, trace.kernels["callpath_id"][0]) == ["step", "Linear_0", "aten::linear", "cudaLaunchKernel", "k"]
+    assert path_of(trace, trace.kernels["callpath_id"][0]) == [
+        "step",
+        "Linear_0",
+        "aten::linear",
+        "cudaLaunchKernel",
+        "k",
+    ]
     assert trace.host_calls["layer"].to_list() == ["python", "module", "op"]
     frame = trace.frames.filter(function="step").row(0, named=True)
     assert (frame["file"], frame["line"]) == ("train.py", 12)
@@ -39,7 +45,11 @@ def test_bleeding_launch_stays_in_its_operator(tmp_path: Path) -> None:
 
 def test_crossing_calls_keep_their_rows(tmp_path: Path) -> None:
     trace = load_events(tmp_path, call("a", 0, 100), call("b", 10, 50), call("c", 40, 50), launch(1, 80, 2))
-    assert trace.host_calls.select("name", "parent_id", "depth").rows() == [("a", None, 0), ("b", 0, 1), ("c", 0, 2)]
+    assert trace.host_calls.select("name", "parent_id", "depth").rows() == [
+        ("a", None, 0),
+        ("b", 0, 1),
+        ("c", 0, 2),
+    ]
     assert trace.api_calls.select("host_call_id", "depth").rows() == [(2, 3)]
     assert codes(trace) == {"crossing_call": 1}
 
@@ -71,7 +81,10 @@ def test_outermost_of_two_calls_is_the_launch(tmp_path: Path) -> None:
         kernel(4, 30, 2),
     )
     assert launch_of(trace) == {4: 0}
-    assert trace.api_calls.select("api", "parent_api_id", "depth").rows() == [("runtime", None, 0), ("driver", 0, 1)]
+    assert trace.api_calls.select("api", "parent_api_id", "depth").rows() == [
+        ("runtime", None, 0),
+        ("driver", 0, 1),
+    ]
 
 
 @pytest.mark.parametrize("absent", [0, -1, None, "x", [1]])
@@ -83,16 +96,16 @@ def test_absent_correlation_never_joins(tmp_path: Path, absent: object) -> None:
 
 
 def test_clock_skew_is_counted(tmp_path: Path) -> None:
-    trace = load_events(
-        tmp_path, launch(1, 100, 30), kernel(1, 96.5, 4), launch(2, 140, 50), kernel(2, 150, 4)
-    )
+    trace = load_events(tmp_path, launch(1, 100, 30), kernel(1, 96.5, 4), launch(2, 140, 50), kernel(2, 150, 4))
     joined = trace.kernels.join(trace.api_calls, on="api_id", suffix="_api")
     assert (joined["start_ns"] - joined["start_ns_api"]).to_list() == [-3500, 10_000]
     assert codes(trace) == {"kernel_before_launch": 1}
 
 
 def test_graph_launch_fans_out(tmp_path: Path) -> None:
-    nodes = [kernel(5, 30 + 3 * n, 2.5, name=f"k{n % 3}", **{"graph id": 1, "graph node id": 100 + n}) for n in range(6)]
+    nodes = [
+        kernel(5, 30 + 3 * n, 2.5, name=f"k{n % 3}", **{"graph id": 1, "graph node id": 100 + n}) for n in range(6)
+    ]
     trace = load_events(tmp_path, launch(5, 10, 8, name="cudaGraphLaunch"), *nodes, memcpy(5, 60, 2))
     work = trace.activities()
     assert work["api_id"].to_list() == [0] * 7
@@ -115,9 +128,7 @@ def test_graph_replays_without_their_kernels(tmp_path: Path) -> None:
 
 def test_orphans_before_the_window(tmp_path: Path) -> None:
     """Ids wrap and restart, so it is the time that says it here."""
-    trace = load_events(
-        tmp_path, kernel(900, 1, 3), kernel(901, 5, 2), launch(1, 10), kernel(1, 20, 4), launch(3, 50)
-    )
+    trace = load_events(tmp_path, kernel(900, 1, 3), kernel(901, 5, 2), launch(1, 10), kernel(1, 20, 4), launch(3, 50))
     assert trace.kernels["api_id"].to_list() == [None, None, 0]
     assert path_of(trace, trace.kernels["callpath_id"][0]) == ["launched before the window", "k"]
     assert trace.frames.filter(layer="group")["function"].to_list() == ["launched before the window"]

@@ -8,10 +8,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.formats.events import codes, document, kernel, launch, load_events
 
 from gpuviz.errors import TraceFileError
 from gpuviz.formats import load
+from tests.formats.events import codes, document, kernel, launch, load_events
 
 TEXT = document([launch(1, 10), kernel(1, 20, 4)]).encode()
 

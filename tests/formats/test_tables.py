@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.formats.events import Event, call, codes, document, kernel, launch, load_events, load_text, memcpy
 
 from gpuviz.formats.kineto.copies import copy_facts
 from gpuviz.formats.kineto.identity import identity, natural_order
+from tests.formats.events import Event, call, codes, document, kernel, launch, load_events, load_text, memcpy
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,10 @@ def test_categories(tmp_path: Path, category: str, table: str) -> None:
 
 def test_unknown_categories_pass_through(tmp_path: Path) -> None:
     trace = load_events(
-        tmp_path, call("dma", 1, 1, cat="mtia_ccp_events"), call("b", 3, 1, cat=["x"]), call("c", 5, 1, cat=None)
+        tmp_path,
+        call("dma", 1, 1, cat="mtia_ccp_events"),
+        call("b", 3, 1, cat=["x"]),
+        call("c", 5, 1, cat=None),
     )
     assert trace.host_calls.select("layer", "category", "name").rows() == [
         ("other", "mtia_ccp_events", "dma"),
@@ -94,15 +97,17 @@ def test_copies_are_never_dropped(tmp_path: Path) -> None:
         memcpy(3, 30, 2, "Memcpy PtoP (Device -> Device)", fromDevice=0, toDevice=1),
         *[launch(n, n, 0.5) for n in (1, 2, 3)],
     )
-    assert trace.memcpys.select("copy_kind", "size_bytes").rows() == [("other", 4096), ("HtoD", 77), ("PtoP", None)]
+    assert trace.memcpys.select("copy_kind", "size_bytes").rows() == [
+        ("other", 4096),
+        ("HtoD", 77),
+        ("PtoP", None),
+    ]
     assert trace.memcpys.select("src_device_id", "dst_device_id").row(2) == (0, 1)
     assert codes(trace) == {"copy_kind_unknown": 1}
 
 
 def test_gpu_rows_are_known_by_category_not_by_pid(tmp_path: Path) -> None:
-    trace = load_events(
-        tmp_path, call("init", 1, 50), kernel(1, 20, 4, device=1, stream=1), launch(1, 10)
-    )
+    trace = load_events(tmp_path, call("init", 1, 50), kernel(1, 20, 4, device=1, stream=1), launch(1, 10))
     assert trace.processes["pid"].to_list() == [1]
     assert (trace.host_calls.height, trace.api_calls.height) == (1, 1)
     assert trace.devices["ordinal"].to_list() == [1]
@@ -135,7 +140,15 @@ def test_streams_of_any_type(tmp_path: Path) -> None:
 
 
 def test_contexts_are_streams_of_their_own(tmp_path: Path) -> None:
-    annotation = {"ph": "X", "cat": "gpu_user_annotation", "name": "step", "pid": 0, "tid": 7, "ts": 1, "dur": 9}
+    annotation = {
+        "ph": "X",
+        "cat": "gpu_user_annotation",
+        "name": "step",
+        "pid": 0,
+        "tid": 7,
+        "ts": 1,
+        "dur": 9,
+    }
     trace = load_events(tmp_path, kernel(1, 1, 1, context=1), kernel(2, 3, 1, context=2), annotation)
     assert trace.streams.select("context", "label").rows() == [(1, "7"), (2, "7")]
     assert trace.ranges.select("kind", "stream_id", "thread_id").rows() == [("gpu_annotation", 0, None)]
@@ -190,8 +203,24 @@ def test_names_of_processes_and_threads(tmp_path: Path) -> None:
 
 def test_syncs_are_waits_not_work(tmp_path: Path) -> None:
     def sync(kind: str, correlation: int, stream: int, tid: int, **more: Any) -> Event:
-        args = {"stream": stream, "device": 0, "context": 1, "cuda_sync_kind": kind, "correlation": correlation, **more}
-        return {"ph": "X", "cat": "cuda_sync", "name": kind, "pid": 0, "tid": tid, "ts": 18, "dur": 8, "args": args}
+        args = {
+            "stream": stream,
+            "device": 0,
+            "context": 1,
+            "cuda_sync_kind": kind,
+            "correlation": correlation,
+            **more,
+        }
+        return {
+            "ph": "X",
+            "cat": "cuda_sync",
+            "name": kind,
+            "pid": 0,
+            "tid": tid,
+            "ts": 18,
+            "dur": 8,
+            "args": args,
+        }
 
     waits = {"wait_on_stream": 20, "wait_on_cuda_event_id": 9, "wait_on_cuda_event_record_corr_id": 32}
     nothing = {"wait_on_stream": -1, "wait_on_cuda_event_id": -1, "wait_on_cuda_event_record_corr_id": -1}
@@ -221,7 +250,15 @@ def test_syncs_are_waits_not_work(tmp_path: Path) -> None:
 
 
 def test_sync_on_its_own_lane_without_arguments(tmp_path: Path) -> None:
-    bare = {"ph": "X", "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": 1_000_007, "ts": 1, "dur": 2}
+    bare = {
+        "ph": "X",
+        "cat": "cuda_sync",
+        "name": "Stream Sync",
+        "pid": 0,
+        "tid": 1_000_007,
+        "ts": 1,
+        "dur": 2,
+    }
     trace = load_events(tmp_path, bare)
     assert trace.streams["label"].to_list() == ["7"]
     assert trace.syncs["sync_kind"].to_list() == ["stream"]
@@ -245,7 +282,15 @@ def test_steps_are_ranges_never_levels(tmp_path: Path) -> None:
 
 
 def test_profiler_span_and_marks(tmp_path: Path) -> None:
-    span = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "P", "ts": 0, "dur": 50}
+    span = {
+        "ph": "X",
+        "cat": "Trace",
+        "name": "PyTorch Profiler (0)",
+        "pid": "Spans",
+        "tid": "P",
+        "ts": 0,
+        "dur": 50,
+    }
     mark = {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 60}
     of_thread = {"ph": "I", "s": "t", "cat": "note", "name": "here", "pid": 1, "tid": 1, "ts": 5}
     trace = load_events(tmp_path, span, mark, of_thread)
@@ -384,7 +429,17 @@ def test_unknown_is_a_name_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(2, 2), ("2", 2), ("2.0", 2), (" 7 ", 7), ("-1", -1), ("0x10", "0x10"), ("", None), (None, None), (2**70, str(2**70))],
+    [
+        (2, 2),
+        ("2", 2),
+        ("2.0", 2),
+        (" 7 ", 7),
+        ("-1", -1),
+        ("0x10", "0x10"),
+        ("", None),
+        (None, None),
+        (2**70, str(2**70)),
+    ],
 )
 def test_identity(value: object, expected: object) -> None:
     assert identity(value) == expected
@@ -409,7 +464,15 @@ def test_strange_values_of_every_key(tmp_path: Path, key: str) -> None:
         call("r", 5, 50, cat="user_annotation"),
         call("r", 5, 50, cat="cuda_sync"),
         call("g", 5, 50, cat="gpu_user_annotation"),
-        {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1, "args": {"Bytes": 1, "Device Type": 1}},
+        {
+            "ph": "i",
+            "s": "t",
+            "name": "[memory]",
+            "pid": 1,
+            "tid": 1,
+            "ts": 1,
+            "args": {"Bytes": 1, "Device Type": 1},
+        },
         {"ph": "C", "name": "c", "pid": 1, "ts": 1, "args": {"a": 1}},
         {"ph": "s", "cat": "fwdbwd", "id": 1, "pid": 1, "tid": 1, "ts": 1},
         {"ph": "B", "cat": "cpu_op", "name": "b", "pid": 1, "tid": 1, "ts": 1},
@@ -428,7 +491,13 @@ ARGUMENTS = [
 
 
 def test_strange_values_of_every_argument(tmp_path: Path) -> None:
-    samples = [launch(1, 10), kernel(1, 20, 4), memcpy(1, 30, 4), call("a", 5, 50), call("r", 5, 50, cat="cuda_sync")]
+    samples = [
+        launch(1, 10),
+        kernel(1, 20, 4),
+        memcpy(1, 30, 4),
+        call("a", 5, 50),
+        call("r", 5, 50, cat="cuda_sync"),
+    ]
     samples.append({"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1, "args": {}})
     events = [
         {**sample, "args": {**sample["args"], key: value}}
@@ -441,7 +510,17 @@ def test_strange_values_of_every_argument(tmp_path: Path) -> None:
 
 
 def test_strange_metadata(tmp_path: Path) -> None:
-    keys = ["deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "host_name", "cupti_version"]
+    keys = [
+        "deviceProperties",
+        "distributedInfo",
+        "baseTimeNanoseconds",
+        "displayTimeUnit",
+        "host_name",
+        "cupti_version",
+    ]
     for value in STRANGE:
         load_events(tmp_path, kernel(1, 1, 1), **dict.fromkeys(keys, value))
-        load_text(tmp_path, document([kernel(1, 1, 1)], deviceProperties=[{"id": value, "numSms": value, "name": value}]))
+        load_text(
+            tmp_path,
+            document([kernel(1, 1, 1)], deviceProperties=[{"id": value, "numSms": value, "name": value}]),
+        )

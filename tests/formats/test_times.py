@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.formats.events import call, codes, document, kernel, launch, load_events, load_text
 
 from gpuviz.formats.kineto.numbers import LIMIT_NS, difference, nanoseconds
-from gpuviz.model.diagnostics import Diagnostics
 from gpuviz.formats.kineto.times import report_unpadded_digits
+from gpuviz.model.diagnostics import Diagnostics
+from tests.formats.events import call, codes, document, kernel, launch, load_events, load_text
 
 DAY_US = 86_400_000_000
 
@@ -130,9 +130,18 @@ def test_unusable_times_keep_their_rows(tmp_path: Path) -> None:
 def test_cupti_without_timing(tmp_path: Path) -> None:
     start = 1615207264504915
     trace = load_events(
-        tmp_path, launch(1, start), kernel(1, 0, 0), launch(2, start + 75), kernel(2, start + 95, 3), kernel(3, 0, None)
+        tmp_path,
+        launch(1, start),
+        kernel(1, 0, 0),
+        launch(2, start + 75),
+        kernel(2, start + 95, 3),
+        kernel(3, 0, None),
     )
-    assert intervals(trace, "kernels") == [(95000, 98000, "ok"), (None, None, "invalid"), (None, None, "invalid")]
+    assert intervals(trace, "kernels") == [
+        (95000, 98000, "ok"),
+        (None, None, "invalid"),
+        (None, None, "invalid"),
+    ]
     assert trace.kernels["api_id"].to_list() == [1, 0, None]
     assert codes(trace) == {"time_not_recorded": 2, "launch_missing": 1}
 
@@ -220,7 +229,11 @@ def unpadded(ns: int) -> str:
 
 def test_builds_with_unpadded_nanoseconds_are_named() -> None:
     times = [7919 * n for n in range(1, 400)]
-    for write, doubtful in ((unpadded, 1), (lambda ns: f"{ns // 1000}.{ns % 1000:03}", 0), (lambda ns: str(ns / 1000), 0)):
+    for write, doubtful in (
+        (unpadded, 1),
+        (lambda ns: f"{ns // 1000}.{ns % 1000:03}", 0),
+        (lambda ns: str(ns / 1000), 0),
+    ):
         diagnostics = Diagnostics()
         report_unpadded_digits([write(ns) for ns in times], diagnostics)
         assert len(diagnostics.table()) == doubtful

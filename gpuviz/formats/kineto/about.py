@@ -13,9 +13,7 @@ from gpuviz.model.diagnostics import Diagnostics
 
 _LONGEST_PROPERTY = 500
 # Kept in tables, or in other fields of the meta data.
-_KEPT_ELSEWHERE = frozenset(
-    {"traceEvents", "deviceProperties", "baseTimeNanoseconds", "displayTimeUnit", "host_name"}
-)
+_KEPT_ELSEWHERE = frozenset({"traceEvents", "deviceProperties", "baseTimeNanoseconds", "displayTimeUnit", "host_name"})
 # "Record counts: Out-of-range = 3829, Blocklisted runtime = 56517, …" in the profiler's log lines.
 _OUT_OF_RANGE = re.compile(r"Out-of-range = (\d+)")
 _VERSION = re.compile(r"(?P<what>.+?)_version")
@@ -47,7 +45,6 @@ def read_about(metadata: Mapping[str, Any], diagnostics: Diagnostics) -> About:
         for lost in _OUT_OF_RANGE.findall(_as_text(value)):
             diagnostics.add("out_of_range_records", int(lost[:18]), f"{key}: Out-of-range = {lost}")
     versions = {match["what"]: (key, metadata[key]) for key in metadata if (match := _VERSION.fullmatch(key))}
-    versions.pop("schema", None)
     return About(
         base_ns=_integer(metadata.get("baseTimeNanoseconds")),
         counts_ns=metadata.get("displayTimeUnit") == "ns",

@@ -57,9 +57,7 @@ def nest_calls(host: pl.DataFrame, api: pl.DataFrame, end_ns: int, diagnostics: 
     """Nest the rows of both tables, thread by thread."""
     rank = pl.col("layer").replace_strict(_OUTER_FIRST, return_dtype=pl.Int64)
     columns = ("start_ns", "end_ns", "timing", pl.col("thread_id").alias("lane"))
-    both = pl.concat(
-        [host.select(*columns, rank=rank), api.select(*columns, rank=pl.lit(_API, dtype=pl.Int64))]
-    )
+    both = pl.concat([host.select(*columns, rank=rank), api.select(*columns, rank=pl.lit(_API, dtype=pl.Int64))])
     nested = nest_rows(both, end_ns)
     diagnostics.add("bleeding_child", nested.bleeding)
     diagnostics.add("crossing_call", nested.crossing)
@@ -72,9 +70,7 @@ def nest_rows(rows: pl.DataFrame, end_ns: int) -> Nested:
     A row without an end lasts as long as the row that holds its start, or to the end of the trace.
     """
     usable = rows.with_row_index("row").filter(pl.col("timing") != "invalid")
-    row, lane, start, rank = (
-        usable[name].to_numpy().astype(np.int64) for name in ("row", "lane", "start_ns", "rank")
-    )
+    row, lane, start, rank = (usable[name].to_numpy().astype(np.int64) for name in ("row", "lane", "start_ns", "rank"))
     end = usable["end_ns"].fill_null(usable["start_ns"]).to_numpy().astype(np.int64)
     is_open = usable["end_ns"].is_null().to_numpy()
     if is_open.any():

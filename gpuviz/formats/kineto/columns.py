@@ -60,9 +60,7 @@ def typed_columns(records: Records, hosts: Hosts, gpus: Gpus, diagnostics: Diagn
         "host": host.with_columns(process.gather(host["thread_id"])),
         "api": api.with_columns(process.gather(api["thread_id"])),
         "gpu": _gpu(records.gpu, gpus, stream, diagnostics),
-        "syncs": _intervals(records.syncs, stream).with_columns(
-            gpus.waited_streams.alias("waited_stream_id")
-        ),
+        "syncs": _intervals(records.syncs, stream).with_columns(gpus.waited_streams.alias("waited_stream_id")),
         "ranges": _intervals(records.ranges, thread),
         "gpu_ranges": _intervals(records.gpu_ranges, stream),
     }
@@ -106,9 +104,7 @@ def _gpu(rows: Rows, gpus: Gpus, stream: Mapping[str, pl.Series], diagnostics: D
     copies = copy_columns(table["name"], table["copy_kind"])
     table = table.drop("copy_kind").hstack(copies).with_columns(**ids)
     unknown = table.filter(is_copy & (copies["copy_kind"] == "other"))
-    diagnostics.add(
-        "copy_kind_unknown", unknown.height, f"{unknown['name'][0]!r:.80}" if unknown.height else None
-    )
+    diagnostics.add("copy_kind_unknown", unknown.height, f"{unknown['name'][0]!r:.80}" if unknown.height else None)
     return table
 
 

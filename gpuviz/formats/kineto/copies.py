@@ -9,9 +9,7 @@ import polars as pl
 from gpuviz.model import schema
 
 # "Memcpy HtoD (Pinned -> Device)": CUPTI's words in Kineto. Arrays lie in device memory, so HtoA is a direction HtoD.
-_KINETO = re.compile(
-    r"(?:Memcpy\s+)?(?P<kind>[HDAP]to[HDAP])\b(?:\s*\((?P<src>[\w ]+?)\s*->\s*(?P<dst>[\w ]+?)\))?"
-)
+_KINETO = re.compile(r"(?:Memcpy\s+)?(?P<kind>[HDAP]to[HDAP])\b(?:\s*\((?P<src>[\w ]+?)\s*->\s*(?P<dst>[\w ]+?)\))?")
 _MEMORY_ONLY = re.compile(r"\((?P<src>[\w ]+?)\s*->\s*(?P<dst>[\w ]+?)\)")
 # "CopyHostToDevice": AMD's activity names; "Host" does not say whether it is pinned.
 _SPELT_OUT = re.compile(r"(?P<src>Host|Device)To(?P<dst>Host|Device)")

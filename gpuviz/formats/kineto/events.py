@@ -40,9 +40,7 @@ class Rows:
     def lists(self) -> dict[str, list[Any]]:
         """The values of each column."""
         values = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
-        return {
-            column: list(column_values) for column, column_values in zip(self.columns, values, strict=True)
-        }
+        return {column: list(column_values) for column, column_values in zip(self.columns, values, strict=True)}
 
 
 _INTERVAL = ("name", "ts", "dur", "place")
@@ -234,9 +232,7 @@ class _Collector:
         )
 
     def _range(self, event: Event, kind: str, name: str, domain: Any) -> None:
-        place = (
-            None if kind == cat.PROFILER or event.get("pid") in _LANES_OF_NO_THREAD else self._place(event)
-        )
+        place = None if kind == cat.PROFILER or event.get("pid") in _LANES_OF_NO_THREAD else self._place(event)
         if kind == cat.ANNOTATION and name.startswith("ProfilerStep#"):
             kind = "step"
         row = (name, event.get("ts"), event.get("dur"), place, kind, domain)

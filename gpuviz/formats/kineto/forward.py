@@ -24,20 +24,14 @@ def forward_calls(host: pl.DataFrame, flows: pl.DataFrame, diagnostics: Diagnost
         forward[pairs["backward"].to_numpy()] = pairs["forward"].to_numpy()
     _inherit(forward, host)
     unknown = host.filter(backward & pl.Series(forward < 0))
-    example = (
-        f"{unknown['name'][0]!r:.80}, sequence number {unknown['sequence_number'][0]}"
-        if unknown.height
-        else None
-    )
+    example = f"{unknown['name'][0]!r:.80}, sequence number {unknown['sequence_number'][0]}" if unknown.height else None
     diagnostics.add("forward_missing", unknown.height, example)
     return forward
 
 
 def _by_flow(host: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     """Pairs (forward, backward) from flows (phase, id, thread_id, process_id, start_ns)."""
-    operators = host.filter(layer="op").select(
-        "host_call_id", "thread_id", "start_ns", "depth", "sequence_number"
-    )
+    operators = host.filter(layer="op").select("host_call_id", "thread_id", "start_ns", "depth", "sequence_number")
     ends = flows.join(operators, on=["thread_id", "start_ns"])
     # Several operators may start at that instant, where the clock is coarse. Those in question have a sequence number.
     # The inner one made the node of the backward graph, the outer one holds all the work of the backward step.

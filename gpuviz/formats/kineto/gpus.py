@@ -60,9 +60,7 @@ def find_gpus(
         label = _label(place)
         if label is None and working[index]:
             label = _UNKNOWN_STREAM
-            diagnostics.add(
-                "event_without_place", working[index], f"work on device {ordinals[index]}, no stream"
-            )
+            diagnostics.add("event_without_place", working[index], f"work on device {ordinals[index]}, no stream")
         on.append((device_ids[ordinals[index]], identity(place[4]), label))
     waited = [(*on[row[3]][:2], _stream_label(row[7])) for row in records.syncs.rows]
     streams, stream_ids = _number_streams([*on, *waited])
@@ -111,9 +109,7 @@ def _label(place: GpuPlace) -> Identity:
     if place[3] is not None:
         return _stream_label(place[3])
     lane = identity(place[1])
-    return _stream_label(
-        lane - _SYNC_LANE_OFFSET if isinstance(lane, int) and lane >= _SYNC_LANE_OFFSET else lane
-    )
+    return _stream_label(lane - _SYNC_LANE_OFFSET if isinstance(lane, int) and lane >= _SYNC_LANE_OFFSET else lane)
 
 
 def _stream_label(value: Any) -> Identity:
@@ -123,12 +119,8 @@ def _stream_label(value: Any) -> Identity:
 
 def _number_streams(wanted: list[StreamKey]) -> tuple[list[StreamKey], dict[StreamKey, int]]:
     """The streams in order, and the number of every key that names one; annotations on the GPU name no context."""
-    named = sorted(
-        {key for key in wanted if key[2] is not None}, key=lambda key: tuple(map(natural_order, key))
-    )
-    of_some_context = {
-        (device, label): (device, context, label) for device, context, label in reversed(named)
-    }
+    named = sorted({key for key in wanted if key[2] is not None}, key=lambda key: tuple(map(natural_order, key)))
+    of_some_context = {(device, label): (device, context, label) for device, context, label in reversed(named)}
     found = {key: of_some_context[key[0], key[2]] if key[1] is None else key for key in named}
     streams = sorted(set(found.values()), key=lambda key: tuple(map(natural_order, key)))
     numbers = {key: stream_id for stream_id, key in enumerate(streams)}

@@ -26,6 +26,8 @@ class Hosts:
     thread_of_place: pl.Series
     process_ids: Mapping[Identity, int]
     """pid → process_id"""
+    process_names: Mapping[Identity, str]
+    """pid → name, where the file names it"""
     main_process: int | None
     """The process that the GPU work belongs to, where that is certain: the only one that calls the GPU."""
 
@@ -53,6 +55,9 @@ def find_hosts(records: Records, about: About, diagnostics: Diagnostics) -> Host
         threads=_thread_table(threads, process_ids, labels),
         thread_of_place=pl.Series([thread_ids[place] for place in places], dtype=pl.Int32),
         process_ids=process_ids,
+        process_names={
+            pid: text for (what, pid, _), text in labels.items() if what == "process_name" and pid in process_ids
+        },
         main_process=main,
     )
 
@@ -106,10 +111,5 @@ def _report_missing(records: Records, diagnostics: Diagnostics) -> None:
         if pid != OVERHEAD_PLACE and (identity(pid) is None or identity(tid) is None)
     }
     if missing:
-        rows = [
-            row
-            for table in (records.host, records.api, records.ranges)
-            for row in table.rows
-            if row[3] in missing
-        ]
+        rows = [row for table in (records.host, records.api, records.ranges) for row in table.rows if row[3] in missing]
         diagnostics.add("event_without_place", len(rows), f"{rows[0][0]!r:.60}: no thread" if rows else None)

@@ -46,22 +46,14 @@ def link(rows: pl.DataFrame, launches: pl.DataFrame, processes: int) -> pl.DataF
         .otherwise(pl.lit(NO_RECORD))
     )
     found = certain.select("row", "launch", "launch_ns")
-    return (
-        rows.join(found, on="row", how="left", maintain_order="left")
-        .with_columns(how.alias("how"))
-        .drop("row")
-    )
+    return rows.join(found, on="row", how="left", maintain_order="left").with_columns(how.alias("how")).drop("row")
 
 
 def _certain(pairs: pl.DataFrame) -> pl.DataFrame:
     """The pairs without an alternative. They tie devices to processes, which decides some of the others."""
     pairs = pairs.with_columns((pl.len().over("row") == 1).alias("only"))
     owner = pl.col("process_id").unique()
-    owners = (
-        pairs.filter("only")
-        .group_by("device_id")
-        .agg(owner.len().alias("owners"), owner.first().alias("owner"))
-    )
+    owners = pairs.filter("only").group_by("device_id").agg(owner.len().alias("owners"), owner.first().alias("owner"))
     owners = owners.filter(owners=1).select("device_id", "owner")
     pairs = pairs.join(owners, on="device_id", how="left", maintain_order="left")
     return pairs.filter(pl.col("only") | (pl.col("owner") == pl.col("process_id")).fill_null(False))
@@ -76,11 +68,7 @@ def before_the_window(gpu: pl.DataFrame, api: pl.DataFrame) -> pl.DataFrame:
     first_ns = api["start_ns"].min()
     smallest = api.filter(pl.col("correlation_id") > 0)["correlation_id"].min()
     earlier = (pl.col("start_ns") < first_ns) if first_ns is not None else pl.lit(False)
-    smaller = (
-        pl.col("correlation_id").is_between(1, smallest, closed="left")
-        if smallest is not None
-        else pl.lit(False)
-    )
+    smaller = pl.col("correlation_id").is_between(1, smallest, closed="left") if smallest is not None else pl.lit(False)
     before = (pl.col("how") == NO_RECORD) & (earlier.fill_null(False) | smaller.fill_null(False))
     return gpu.with_columns(pl.when(before).then(pl.lit(BEFORE_THE_WINDOW)).otherwise("how").alias("how"))
 
@@ -94,9 +82,7 @@ def report_links(gpu: pl.DataFrame, diagnostics: Diagnostics) -> None:
     }
     for how, code in codes.items():
         _count(gpu.filter(how=how), code, diagnostics)
-    _count(
-        gpu.filter(pl.col("start_ns") < pl.col("launch_ns"), timing="ok"), "kernel_before_launch", diagnostics
-    )
+    _count(gpu.filter(pl.col("start_ns") < pl.col("launch_ns"), timing="ok"), "kernel_before_launch", diagnostics)
 
 
 def _count(rows: pl.DataFrame, code: str, diagnostics: Diagnostics) -> None:
@@ -114,9 +100,7 @@ def report_graph_replays(gpu: pl.DataFrame, api: pl.DataFrame, diagnostics: Diag
     records = gpu.group_by("launch").agg(pl.len().alias("records"), pl.col("graph_id").drop_nulls().first())
     replays = replays.join(records, on="launch", how="left").with_columns(pl.col("records").fill_null(0))
     fullest = pl.col("records").max().over("graph_id")
-    short = (pl.col("records") == 0) | (
-        pl.col("graph_id").is_not_null() & (_FEWER * pl.col("records") < fullest)
-    )
+    short = (pl.col("records") == 0) | (pl.col("graph_id").is_not_null() & (_FEWER * pl.col("records") < fullest))
     bad = replays.filter(short)
     example = f"{bad.height} of {replays.height} graph replays have no or too few records of their kernels"
     diagnostics.add("graph_replay_without_kernels", bad.height, example)

@@ -36,6 +36,7 @@ def read(data: bytes, source: Path, diagnostics: Diagnostics) -> Trace:
     columns = typed_columns(records, hosts, gpus, diagnostics)
     if about.counts_ns:
         times.report_unpadded_digits([row[1] for row in records.host.rows], diagnostics)
+    del records
     timeline = times.set_times(columns.intervals, GPU_TABLES, diagnostics)
     rows = tables.with_ids(timeline.tables)
     zero_ns = timeline.t0_ns or 0
@@ -65,7 +66,7 @@ def read(data: bytes, source: Path, diagnostics: Diagnostics) -> Trace:
         "counters": tables.counter_table(columns.counters, zero_ns),
         "diagnostics": diagnostics.table(),
     }
-    return Trace(found, _meta(source, about, timeline, records, hosts))
+    return Trace(found, _meta(source, about, timeline, hosts))
 
 
 def _check_is_trace(text: TraceText, source: Path) -> None:
@@ -146,12 +147,8 @@ def _report_no_gpu_work(gpu: pl.DataFrame, diagnostics: Diagnostics) -> None:
         diagnostics.add("no_gpu_activity", example=hint)
 
 
-def _meta(source: Path, about: About, timeline: times.Timeline, records: Records, hosts: Hosts) -> TraceMeta:
-    named = {
-        f"process {pid}": name
-        for (what, pid, _), name in records.labels.items()
-        if what == "process_name" and pid in hosts.process_ids
-    }
+def _meta(source: Path, about: About, timeline: times.Timeline, hosts: Hosts) -> TraceMeta:
+    named = {f"process {pid}": name for pid, name in hosts.process_names.items()}
     t0_ns = timeline.t0_ns
     return TraceMeta(
         title=source.name.split(".")[0] or source.name,

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 # Kineto divided bytes by a duration of zero and printed the answer (pytorch/kineto#105).
-_NOT_FINITE = re.compile(
-    r'("(?:[^"\\]|\\.)*")|([:\[,]\s*)[-+]?(?:inf|nan)(?:inity)?(?:\(\w*\))?(?=\s*[,\]}])', re.I
-)
+_NOT_FINITE = re.compile(r'("(?:[^"\\]|\\.)*")|([:\[,]\s*)[-+]?(?:inf|nan)(?:inity)?(?:\(\w*\))?(?=\s*[,\]}])', re.I)
 # It prints -500 ns as 0.-500: whole microseconds, a dot, and the signed rest in ns (pytorch/kineto#646).
 _NEGATIVE_FRACTION = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+\.-\d+)')
 # Windows paths are written as they are (pytorch/kineto#336).
@@ -29,9 +27,7 @@ class Repair:
     apply: Callable[[str], tuple[str, int]]
 
 
-def _replace(
-    pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str]
-) -> Callable[[str], tuple[str, int]]:
+def _replace(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str]) -> Callable[[str], tuple[str, int]]:
     """Replace what the pattern finds; group 1 is what it must step over and leave alone."""
 
     def apply(text: str) -> tuple[str, int]:

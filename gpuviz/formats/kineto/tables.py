@@ -37,9 +37,7 @@ def sync_table(syncs: pl.DataFrame, api: pl.DataFrame) -> pl.DataFrame:
     kind = pl.col("kind").str.to_lowercase().str.strip_chars()
     threads = api.select(launch="api_id", caller="thread_id")
     table = (
-        syncs.with_columns(
-            sync_kind=kind.replace_strict(_SYNC_KINDS, default="unknown", return_dtype=pl.String)
-        )
+        syncs.with_columns(sync_kind=kind.replace_strict(_SYNC_KINDS, default="unknown", return_dtype=pl.String))
         .join(threads, on="launch", how="left", maintain_order="left")
         .with_columns(thread_id=pl.when(pl.col("sync_kind") != "stream_wait_event").then("caller"))
         .with_columns(api_id=pl.col("launch"), sync_id=pl.int_range(pl.len()))
@@ -53,9 +51,7 @@ def range_table(host: pl.DataFrame, gpu: pl.DataFrame, end_ns: int) -> pl.DataFr
         "start_ns", "end_ns", descending=[False, True], nulls_last=True, maintain_order=True
     )
     lane = pl.struct("thread_id", "stream_id").rank("dense").cast(pl.Int64)
-    nested = nest_rows(
-        both.select("start_ns", "end_ns", "timing", lane=lane, rank=pl.lit(0, dtype=pl.Int64)), end_ns
-    )
+    nested = nest_rows(both.select("start_ns", "end_ns", "timing", lane=lane, rank=pl.lit(0, dtype=pl.Int64)), end_ns)
     table = both.with_columns(
         range_id=pl.int_range(pl.len()),
         parent_id=pl.Series(nested.parent).replace(-1, None),
@@ -74,8 +70,6 @@ def with_ids(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """The interval tables with the row ids that links refer to."""
     ids = {"host": "host_call_id", "api": "api_id", "gpu": "activity_id"}
     return {
-        name: table.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias(ids[name]))
-        if name in ids
-        else table
+        name: table.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias(ids[name])) if name in ids else table
         for name, table in tables.items()
     }

@@ -76,6 +76,7 @@ class TraceText:
         if writers > 1 or self._several_writers:
             keys = ", ".join(f"{self._text.count(key)} × {key}" for key in _KEYS_OF_A_WRITER)
             self._diagnostics.add("several_writers", example=f"{keys} in {writers} documents")
+        self._text = ""  # as large as the file, and no longer needed
 
     def _members(self) -> Iterator[Event]:
         """The members of the outermost object: events are passed on, the rest is kept in `metadata`."""
@@ -136,9 +137,7 @@ class TraceText:
                 self._commit()
             if type(event) is not dict:
                 if event is not None:
-                    self._diagnostics.add(
-                        "phase_ignored", example=f"an element that is no event: {event!r:.40}"
-                    )
+                    self._diagnostics.add("phase_ignored", example=f"an element that is no event: {event!r:.40}")
             elif self._several_writers and type(nested := event.get("traceEvents")) is list:
                 yield from (inner for inner in nested if type(inner) is dict)
             else:

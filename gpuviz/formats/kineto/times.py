@@ -56,10 +56,7 @@ def set_times(tables: Mapping[str, pl.DataFrame], gpu: frozenset[str], diagnosti
     judged = _judge_ends(judged)
     _report(judged, diagnostics)
     usable = pl.concat(
-        [
-            table.filter(pl.col("timing") != "invalid").select("start_ns", "end_ns")
-            for table in judged.values()
-        ]
+        [table.filter(pl.col("timing") != "invalid").select("start_ns", "end_ns") for table in judged.values()]
     )
     first = usable["start_ns"].min()
     t0 = first if isinstance(first, int) else None
@@ -85,9 +82,7 @@ def _judge(table: pl.DataFrame, is_gpu: bool) -> pl.DataFrame:
 
 def _timing() -> pl.Expr:
     reason = pl.col("reason")
-    timing = (
-        pl.when(reason.is_null()).then(pl.lit("ok")).when(reason == "duration_missing").then(pl.lit("open"))
-    )
+    timing = pl.when(reason.is_null()).then(pl.lit("ok")).when(reason == "duration_missing").then(pl.lit("open"))
     return timing.otherwise(pl.lit("invalid")).cast(_TIMING).alias("timing")
 
 
@@ -105,9 +100,7 @@ def _judge_starts(tables: dict[str, pl.DataFrame], gpu: frozenset[str]) -> dict[
     if 2 * on_gpu.is_between(first - _DAY_NS, last + _DAY_NS).sum() <= len(on_gpu):
         return tables
     absurd = ~near & (pl.col("timing") != "invalid")
-    return {
-        name: _mark(table, absurd, "start_absurd") if name in gpu else table for name, table in tables.items()
-    }
+    return {name: _mark(table, absurd, "start_absurd") if name in gpu else table for name, table in tables.items()}
 
 
 def _judge_ends(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
@@ -131,11 +124,7 @@ def _mark(table: pl.DataFrame, absurd: pl.Expr, code: str) -> pl.DataFrame:
 
 def _report(tables: Mapping[str, pl.DataFrame], diagnostics: Diagnostics) -> None:
     for table in tables.values():
-        cases = (
-            table.drop_nulls("reason")
-            .group_by("reason", maintain_order=True)
-            .agg(pl.len(), pl.col("name").first())
-        )
+        cases = table.drop_nulls("reason").group_by("reason", maintain_order=True).agg(pl.len(), pl.col("name").first())
         for code, count, name in cases.iter_rows():
             diagnostics.add(code, count, f"{name!r:.80}")
 
