@@ -102,14 +102,18 @@ def _check_callpaths(trace: Trace) -> None:
         pl.col("last_id").alias("parent_last_id"),
         pl.col("depth").alias("parent_depth"),
     )
+    nodes = pl.col("last_id") - pl.col("callpath_id") + 1
+    below = table.group_by(pl.col("parent_id").alias("callpath_id")).agg(nodes.sum().alias("nodes_below"))
     joined = table.join(above, on="parent_id", how="left", maintain_order="left")
+    joined = joined.join(below, on="callpath_id", how="left", maintain_order="left")
     node, parent, last = pl.col("callpath_id"), pl.col("parent_id"), pl.col("last_id")
     laws = {
         "only the first node is the root": parent.is_null() != (node == 0),
         "parents come before children": parent >= node,
         "last_id lies at or below the parent's": (last < node) | (last > pl.col("parent_last_id")),
-        "depth is one more than the parent's": pl.col("depth") != pl.col("parent_depth") + 1,
-        "ids are preorder numbers": (pl.col("depth") <= pl.col("depth").shift(1)) & (last.shift(1) != node.shift(1)),
+        "depth is one more than the parent's": pl.col("depth") != pl.col("parent_depth").fill_null(-1) + 1,
+        # With the laws above: as many ids as nodes below, all of them within (node, last], so the numbers are preorder.
+        "last_id is the last of the nodes below": nodes != pl.col("nodes_below").fill_null(0) + 1,
     }
     for law, broken in laws.items():
         bad = joined.filter(broken)
