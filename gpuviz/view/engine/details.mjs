@@ -154,9 +154,12 @@ export function createDetails({store, panel, theme}) {
       return
     }
     const shown = shows_all_work ? rows : rows.slice(0, MOST_WORK_ROWS)
-    const columns = [["name", ""], [is_cpu ? "own time" : "time", "n"], ["share", "n"], ["count", "n"], ["p50", "n"], ["max", "n"]]
+    const columns = [
+      ["name", ""], [is_cpu ? "own time" : "time", "gpuviz-right"], ["share", "gpuviz-right"], ["count", "gpuviz-right"],
+      ["p50", "gpuviz-right gpuviz-p50"], ["max", "gpuviz-right"],
+    ]
     setContent(work_part, title, element("div", {class: "gpuviz-scroll"}, element("table", {class: "gpuviz-table"},
-      element("thead", {}, element("tr", {}, ...columns.map(([label, kind]) => element("th", {class: kind && "gpuviz-right", scope: "col"}, label)))),
+      element("thead", {}, element("tr", {}, ...columns.map(([label, name]) => element("th", {class: name, scope: "col"}, label)))),
       element("tbody", {}, ...shown.map((row) => workRow(row, total))))), moreButton(rows.length))
   }
 
@@ -168,7 +171,7 @@ export function createDetails({store, panel, theme}) {
       cell(exactNumber(durationText(row.time_ns), "ns", row.time_ns)),
       cell(shareCell(row.time_ns, total)),
       cell(exactNumber(countText(row.count), "count", row.count)),
-      cell(exactNumber(durationText(row.p50_ns), "ns", row.p50_ns)),
+      element("td", {class: "gpuviz-right gpuviz-p50"}, exactNumber(durationText(row.p50_ns), "ns", row.p50_ns)),
       cell(exactNumber(durationText(row.max_ns), "ns", row.max_ns)))
   }
 

@@ -1,5 +1,7 @@
 // Puts the Bokeh figures of the item into places of our own page, and hides Bokeh's geometry behind a few calls.
 
+import {element} from "./dom.mjs"
+
 /**
  * `places`: {figure name: element}. Figures that have no place are left out. Returns {plots: {name: plot}, destroy}.
  * The item has the figures in one Column; they become roots of their own, so that titles and lane labels can be
@@ -43,8 +45,12 @@ function makePlot(view, place) {
   const find = (name) => figure.document.get_model_by_name(name)
   // Selecting glyphs is Bokeh's business, not ours: without renderers the tools only tell where they were dragged.
   for (const tool of figure.toolbar.tools) if ("renderers" in tool.properties) tool.renderers = []
+  // One stop for the Tab key per plot, with our own focus ring: the element around the figure.
+  view.canvas_view.events_el.removeAttribute("tabindex")
+  const outline = element("div", {class: "gpuviz-outline"})
+  place.after(outline)
   const plot = {
-    figure, place, find,
+    figure, find,
     width: () => figure.inner_width || 800,
     setData: (name, data) => { find(name).data = data },
     /** Sizes in pixels; the frame gets exactly `height`, and one unit of its y axis is one pixel. */
@@ -54,6 +60,7 @@ function makePlot(view, place) {
         height: Math.round(height + 1 + bottom),
       })
       figure.y_range.setv({start: 0, end: height})
+      Object.assign(outline.style, {left: `${left - 1}px`, right: `${right - 1}px`, height: `${Math.round(height) + 2}px`})
       plot.frame_height = height
     },
     frame_height: 1,
@@ -83,9 +90,9 @@ function frameBox(view) {
 
 /** Colours that all figures share. */
 export function paintFigure(figure, {surface}) {
-  figure.setv({
-    background_fill_color: null, border_fill_color: null, outline_line_color: surface.frame,
-  })
+  // The outline is our own element: Bokeh strokes one together with whatever path the canvas still holds, which leaves
+  // lines where an annotation was.
+  figure.setv({background_fill_color: null, border_fill_color: null, outline_line_color: null})
   figure.title.visible = false
   for (const axis of [...figure.below, ...figure.left]) {
     axis.setv({
@@ -103,10 +110,12 @@ export function paintFigure(figure, {surface}) {
 export function setTimeTicks(figure, ticks) {
   const [axis] = figure.below
   const label_at = new Map(ticks.map(({at, label}) => [at, label]))
-  // Bokeh builds (and, changed often, loses track of) a view per entry of `major_label_overrides`; a formatter that
-  // answers from our own labels costs nothing and needs no evaluated code.
+  const major = ticks.map(({at}) => at)
+  // Changing the ticker's or formatter's properties would lay out the figure anew for every frame of a movement (and
+  // Bokeh loses track of the views that it builds per label). Methods of the instances cost nothing: the axis asks
+  // them whenever it is painted. They need no evaluated code either.
+  axis.ticker.get_ticks = () => ({major, minor: []})
   axis.formatter.doFormat = (places) => places.map((place) => label_at.get(place) ?? "")
-  axis.ticker.ticks = ticks.map(({at}) => at)
 }
 
 /** Labels of boxes that fit into them, widest first, at most `budget`. */
