@@ -57,6 +57,7 @@ class Copies:
             tensor.__deepcopy__: self.deep_copy,
             tensor.__reduce_ex__: self.reduce,
             tensor.new_tensor: self.new_tensor,
+            torch._C._nn._parse_to: torch._C._nn._parse_to,  # reads the arguments of Module.to: "cuda" is meant
             torch.tensor: self._from_data(torch.tensor),
             torch.as_tensor: self._from_data(torch.as_tensor),
             torch.asarray: self._from_data(torch.asarray),
@@ -76,20 +77,28 @@ class Copies:
         if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
             plain = dtype.replace("torch.cuda.", "torch.", 1)
             return self.cuda(tensor.type(plain), non_blocking=non_blocking)
-        return tensor.type(dtype, non_blocking, **kwargs)
+        return self._stays(tensor, tensor.type(dtype, non_blocking, **kwargs))
 
     # Moving it.
 
     def to(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:
         """`Tensor.to`."""
         target = self._target(args, kwargs)
-        if target.device is None or target.device.type not in ("cpu", "cuda"):
+        if target.device is None:
+            return self._stays(tensor, tensor.to(*args, **kwargs))
+        if target.device.type not in ("cpu", "cuda"):
             return tensor.to(*args, **kwargs)
         wants_device, is_there = is_simulated(target.device), on_device(tensor)
         if wants_device == is_there:
             rest = {"memory_format": target.memory_format} if target.memory_format is not None else {}
-            return tensor.to(dtype=target.dtype or tensor.dtype, copy=target.copy, **rest)
+            return self._stays(tensor, tensor.to(dtype=target.dtype or tensor.dtype, copy=target.copy, **rest))
         return self.move(tensor, wants_device, target)
+
+    def _stays(self, tensor: Any, result: Any) -> Any:
+        """A result that lives where `tensor` does."""
+        if on_device(tensor):
+            self._machine.residence.place(result)
+        return result
 
     def _target(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Target:
         torch = self._torch
@@ -139,7 +148,7 @@ class Copies:
         rest = {"memory_format": target.memory_format} if target.memory_format is not None else {}
         pinned = is_pinned(tensor) if to_device else target.non_blocking
         with self._operators(tensor, "aten::to", "aten::_to_copy"):
-            with machine.unrecorded(Place.DEVICE if to_device else Place.HOST):
+            with machine.unrecorded(Place.HOST):
                 result = tensor.to(dtype=dtype, copy=True, **rest)
             if to_device:
                 machine.residence.place(result)

@@ -353,7 +353,7 @@ def _patch_autocast(patcher: Patcher) -> None:
 
 
 def _patch_default_device(machine: Machine, patcher: Patcher) -> None:
-    """`torch.set_default_device("cuda")` adds its device below our mode, so it is sent through it once more."""
+    """`torch.set_default_device("cuda")` adds its device below our mode, so the call is sent through it once more."""
     from torch.utils._device import DeviceContext, _device_constructors
 
     original = DeviceContext.__torch_function__
@@ -364,7 +364,9 @@ def _patch_default_device(machine: Machine, patcher: Patcher) -> None:
         kwargs = dict(kwargs or {})
         if is_simulated(context.device) and func in _device_constructors() and kwargs.get("device") is None:
             kwargs["device"] = context.device
-            return machine.function_mode.__torch_function__(func, types, args, kwargs)
+            if machine.mode_is_off:
+                return machine.function_mode.__torch_function__(func, types, args, kwargs)
+            return func(*args, **kwargs)  # `with torch.device("cuda")` lies above our mode
         return original(context, func, types, args, kwargs)
 
     patcher.set(DeviceContext, "__torch_function__", __torch_function__)

@@ -61,6 +61,11 @@ class Simulator:
         """True between `install` and `uninstall`."""
         return self._machine is not None
 
+    @property
+    def patched(self) -> list[tuple[Any, str]]:
+        """What of PyTorch is exchanged now: (owner, attribute)."""
+        return self._patcher.patched
+
     def __enter__(self) -> Simulator:
         self.install()
         return self
