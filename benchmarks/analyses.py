@@ -26,7 +26,7 @@ TRIES = 5
 NODES = 20_000
 
 
-def synthetic_trace(rows: int, seed: int = SEED) -> Trace:
+def synthetic_trace(rows: int, seed: int = SEED, *, deep: bool = False) -> Trace:
     """A trace of `rows` GPU activities (an eighth are copies), one launch each, below a random call tree."""
     random = np.random.default_rng(seed)
     gpu_start = np.cumsum(random.integers(500, 6_000, rows))
@@ -36,7 +36,7 @@ def synthetic_trace(rows: int, seed: int = SEED) -> Trace:
     api_id = np.empty(rows, dtype=np.int64)
     api_id[by_start] = np.arange(rows)
     api_start = api_start[by_start]
-    frames, tree, leaf_nodes, call_nodes = synthetic_tree(random)
+    frames, tree, leaf_nodes, call_nodes = synthetic_tree(random, deep)
     leaf = random.integers(0, len(leaf_nodes), rows)
     node, call_node = leaf_nodes[leaf], call_nodes[leaf]
     is_copy = random.random(rows) < 1 / 8
@@ -88,11 +88,11 @@ def synthetic_trace(rows: int, seed: int = SEED) -> Trace:
 
 
 def synthetic_tree(
-    random: np.random.Generator,
+    random: np.random.Generator, deep: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, np.ndarray, np.ndarray]:
     """Frames, call paths, and (activity leaf, its launch) for each of some thousand launching places.
 
-    Function calls at random depths: each of the inner rows hangs below one of the 40 rows before it.
+    Some 40 levels deep like recordings with Python stacks; `deep`: some 500, like runaway recursion.
     """
     inner, leaves = NODES // 2, NODES // 4
     frames = FrameTable()
@@ -101,7 +101,9 @@ def synthetic_tree(
         [frames.add("python", f"function {number}", "train.py", None, number) for number in range(400)]
     )
     call, kernel = frames.add("api", "cudaLaunchKernel"), frames.add("kernel", "kernel")
-    parent = np.maximum(np.arange(inner) - random.integers(1, 40, inner), -1)
+    place = np.arange(inner)
+    parent = np.maximum(place - random.integers(1, 40, inner) if deep else (place * random.uniform(0.6, 1, inner)), -1)
+    parent = np.minimum(parent.astype(np.int64), place - 1)
     below = random.integers(0, inner, leaves)
     frame = np.concatenate((random.choice(functions, inner), np.full(leaves, call), np.full(leaves, kernel)))
     parents = np.concatenate((parent, below, inner + np.arange(leaves)))
@@ -155,7 +157,7 @@ def plain_tree(trace: Trace) -> list[int]:
 
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    trace = synthetic_trace(rows)
+    trace, deep = synthetic_trace(rows), synthetic_trace(rows, deep=True)
     start, end = (trace.kernels[column].to_numpy() for column in ("start_ns", "end_ns"))
     kernels = intervals.union(start, end)
     copies = intervals.union(*(trace.memcpys[column].to_numpy() for column in ("start_ns", "end_ns")))
@@ -179,6 +181,7 @@ def main() -> None:
         ("copy_time", lambda: analysis.copy_time(trace), None, None),
         ("gpu_time, times only", lambda: analysis.gpu_time(trace, distributions=False), 50, lambda: plain_tree(trace)),
         ("gpu_time, with percentiles", lambda: analysis.gpu_time(trace), None, None),
+        ("the same, call tree 500 deep", lambda: analysis.gpu_time(deep), None, None),
         ("cpu_time, with percentiles", lambda: analysis.cpu_time(trace), None, None),
         ("top_kernels", lambda: analysis.top_kernels(trace), None, None),
     ]

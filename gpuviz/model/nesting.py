@@ -23,10 +23,10 @@ BLEED_TOLERANCE_NS = 1_000
 class Nesting:
     """Answer of `nest`, in the order of its input.
 
-    `parent`: index of the row around this one, -1 for none. `depth`: drawing row; rows of a thread that overlap by more
-    than the tolerance never share one. `level`: distance to the outermost row along `parent`. `bleeding`: children that
-    stick out of their parent by at most the tolerance. `crossing`: rows that partly overlap the row before them, so that
-    their parent is further out.
+    `parent`: index of the row around this one, -1 for none. `depth`: drawing row; rows of a thread that overlap by
+    more than the tolerance never share one. `level`: distance to the outermost row along `parent`. `bleeding`: children
+    that stick out of their parent by at most the tolerance. `crossing`: rows that partly overlap the row before them,
+    so that their parent is further out.
     """
 
     parent: npt.NDArray[np.int32]
