@@ -37,6 +37,7 @@ class Extension:
             "post_run_cell": self.hooks.post_run_cell,
         }
         self._replaced: list[tuple[Any, str, Any]] = []
+        self._simulator: simulate.Simulator | None = None
 
     def install(self) -> None:
         """Put the transformer, the hooks and the magics into the shell."""
@@ -52,6 +53,8 @@ class Extension:
         """Take them out, and leave the shell as it was found."""
         self.hooks.end_all()
         use_cells(None)
+        if self._simulator is not None:
+            self._simulator.uninstall()
         if self._transformer in self.shell.input_transformers_cleanup:
             self.shell.input_transformers_cleanup.remove(self._transformer)
         for event, function in self._events.items():
@@ -63,6 +66,19 @@ class Extension:
             else:
                 place[name] = before
         self._replaced.clear()
+
+    def simulate(self, choice: str) -> str:
+        """Turn the simulator on or off, and say what is now so."""
+        running = simulate.active()
+        if choice.lower() == "off":
+            if running is None:
+                return "The simulator was not on."
+            running.uninstall()
+            return f"Off: {running.description}."
+        if running is None or simulate.gpu_named(choice) != running.gpu:
+            running = self._simulator = simulate.Simulator(choice)
+            running.install()
+        return f"On in this kernel: {running.description}. `%gpuviz simulate off` turns it off."
 
     def _put_magic(self, kind: str, function: Callable[..., Any]) -> None:
         manager = self.shell.magics_manager
@@ -155,7 +171,7 @@ def _magics(extension: Extension) -> tuple[Callable[..., Any], Callable[..., Any
         ::
 
             %gpuviz simulate H100   model an H100 (or T4) while this kernel runs PyTorch on the CPU
-            %gpuviz simulate off    everything as it was
+            %gpuviz simulate off    everything as it was; %unload_ext gpuviz does so too
             %gpuviz status          what is on, what a profile would use, versions
             %gpuviz history         the profiles of this kernel, as a table
 
@@ -172,7 +188,7 @@ def _magics(extension: Extension) -> tuple[Callable[..., Any], Callable[..., Any
             return None
         if len(words) == 2 and words[0] == "simulate":
             try:
-                print(_simulate(words[1]))
+                print(extension.simulate(words[1]))
             except GpuvizError as error:
                 raise UsageError(f"gpuviz: {error}") from error
             return None
@@ -182,20 +198,6 @@ def _magics(extension: Extension) -> tuple[Callable[..., Any], Callable[..., Any
         )
 
     return needs_local_scope(no_var_expand(gpuprofile)), no_var_expand(gpuviz)
-
-
-def _simulate(choice: str) -> str:
-    """Turn the simulator on or off, and say what is now so."""
-    running = simulate.active()
-    if choice.lower() == "off":
-        if running is None:
-            return "The simulator was not on."
-        running.uninstall()
-        return f"Off: {running.description}."
-    if running is None or simulate.gpu_named(choice) != running.gpu:
-        running = simulate.Simulator(choice)
-        running.install()
-    return f"On in this kernel: {running.description}. `%gpuviz simulate off` turns it off."
 
 
 _extension: Extension | None = None

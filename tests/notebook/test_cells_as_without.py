@@ -81,7 +81,9 @@ def test_an_interrupt_shows_what_was_recorded_and_goes_on(kernel: Kernel) -> Non
 
 
 def test_an_interrupted_await_leaves_nothing_running(kernel: Kernel) -> None:
-    sleep = f"{PROFILE} -q\nimport asyncio\nprint('sleeping', flush=True)\nawait asyncio.sleep(60)"
+    # Many short waits: an interrupt reaches the event loop of ipykernel only when the loop wakes up.
+    sleep = "import asyncio\nprint('sleeping', flush=True)\nfor _ in range(600):\n    await asyncio.sleep(0.1)"
+    sleep = f"{PROFILE} -q\n{sleep}"
     ran = kernel.run(sleep, once_printed=("sleeping", kernel.interrupt))
     assert ran.status == "error"
     assert len(kernel.run(f"{PROFILE}\n1").views) == 1

@@ -153,3 +153,12 @@ def test_status_names_the_simulator_and_off_takes_it_away(simulated: Kernel) -> 
     assert ran.status == "ok", ran.traceback or ran.sentences
     assert simulated.value("once.devices['name'].item(), once.kernels.height > 0") == ("Tesla T4", True)
     assert "simulator  off" in simulated.run("%gpuviz status").text
+
+
+def test_unload_turns_the_simulator_off(simulated: Kernel) -> None:
+    simulated.run("%gpuviz simulate H100")
+    assert simulated.value("torch.cuda.is_available()") is True
+    simulated.run("%unload_ext gpuviz")
+    assert simulated.value("torch.cuda.is_available()") is False
+    simulated.run("%load_ext gpuviz")
+    assert "simulator  off" in simulated.run("%gpuviz status").text
