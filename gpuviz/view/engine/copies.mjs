@@ -121,8 +121,8 @@ export function createCopies({store, plot, title, lane_labels, theme, page}) {
     return copyAt(trace, direction, value, (COPY_REACH * (end - start)) / plot.width())
   }
 
-  plot.figure.on_event("tap", (event) => {
-    const copy = copyAtPoint(event.x, plot.frame_height - event.y)
+  plot.onTap((x, y) => {
+    const copy = copyAtPoint(x, y)
     if (copy >= 0) actions.select_box(trace.copies.box[copy])
   })
   plot.figure.on_event("doubletap", () => actions.reset())

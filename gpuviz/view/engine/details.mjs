@@ -76,8 +76,7 @@ export function createDetails({store, panel, theme}) {
       [METRIC_NAMES[metric], [exactNumber(metricText(metric, inclusive), kind, inclusive), element("span", {class: "gpuviz-muted"}, ` ${shareText(inclusive, total)}`)], "inclusive"],
       ["of its own", [exactNumber(metricText(metric, exclusive), kind, exclusive)], "exclusive"],
     ]
-    // The root and groups are not calls; a frame without intervals was called an unknown number of times.
-    if (calls !== null || shownNode() !== 0) rows.push(["calls", [exactNumber(countText(calls), "count", calls)], "calls"])
+    if (calls !== null) rows.push(["calls", [exactNumber(countText(calls), "count", calls)], "calls"])
     if (trace.activities.count) rows.push(["GPU activities", [exactNumber(countText(activities), "count", activities)], "activities"])
     return definitionList(rows)
   }

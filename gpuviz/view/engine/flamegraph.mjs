@@ -13,6 +13,7 @@ const FLAME_BOXES = 1300
 const FLAME_LABELS = 200
 const LEAST_FRAME = 0.5
 const LABEL_ROOM = 8
+const NEAR_CALLERS = 5
 
 const METRIC_TITLES = {
   gpu: "GPU time by call path",
@@ -134,14 +135,19 @@ export function createFlamegraph({store, plot, title, clip, theme}) {
   }
 
   function labelOf(frame) {
-    if (frame.is_callers) {
-      return "◂ " + pathTo(trace, state.focus_node).slice(0, -1).map(labelOfNode).join(" › ")
-    }
+    if (frame.is_callers) return labelOfCallers(pathTo(trace, state.focus_node).slice(0, -1))
     if (frame.node === 0) return `${labelOfNode(0)} · ${metricText(state.metric, frame.value)}`
     const members = chainMembers(trace, derived.rows, frame.node)
     if (members.length === 1) return labelOfNode(frame.node)
     const last = members[members.length - 1]
     return `${labelOfNode(frame.node)} → … → ${labelOfNode(last)}  (${members.length} frames)`
+  }
+
+  // The nearest callers say more than the outermost.
+  function labelOfCallers(callers) {
+    const near = callers.slice(-NEAR_CALLERS).map(labelOfNode)
+    const rest = callers.length - near.length
+    return `◂ ${rest ? `${rest} more › ` : ""}${near.join(" › ")}`
   }
 
   function labelOfNode(node) {
@@ -179,8 +185,8 @@ export function createFlamegraph({store, plot, title, clip, theme}) {
     return drawn.find((frame) => frame.row === row && value >= frame.left && value < frame.right) ?? null
   }
 
-  plot.figure.on_event("tap", (event) => {
-    const frame = frameAtValue(event.x, Math.floor((plot.frame_height - event.y) / FLAME_ROW))
+  plot.onTap((x, y) => {
+    const frame = frameAtValue(x, Math.floor(y / FLAME_ROW))
     if (!frame) return
     // A chain's members have one width; its last frame is the most specific one.
     const members = frame.is_callers ? [0] : chainMembers(trace, derived.rows, frame.node)
@@ -207,7 +213,9 @@ export function createFlamegraph({store, plot, title, clip, theme}) {
       const [from, to] = state.flame_range
       actions.set_flame_range([from + share * (to - from), to + share * (to - from)], {glides: true})
     },
+    /** The middle of a frame in the browser's window; of a frame within a chain, that of the chain; null if not drawn. */
     positionOf(node) {
+      while (node > state.focus_node && derived.rows.row[node] < 0) node = trace.node_parent[node]
       const frame = drawn.find((candidate) => !candidate.is_callers && candidate.node === node)
       if (!frame) return null
       const [from, to] = glider.shown()

@@ -35,7 +35,7 @@ export function busiestCluster(trace, occurrences, window) {
     }
     if (!best || cluster.work > best.work) best = cluster
   }
-  const [from, to] = window ?? [0, trace.end_ns]
+  const [from, to] = window ?? trace.extent
   if (occurrences.length > 1 && best.to - best.from > 0.5 * (to - from)) return aroundLongest(trace, occurrences)
   const padding = 0.15 * (best.to - best.from)
   return [best.from - padding, best.to + padding]

@@ -21,7 +21,7 @@ export async function embedPlots(Bokeh, item, places) {
   const plots = {}
   for (const view of view_list) plots[view.model.name] = makePlot(view, places[view.model.name])
   const bokeh_document = view_list[0].model.document
-  return {plots, destroy: () => destroyDocument(Bokeh, bokeh_document, view_list)}
+  return {plots, destroy: () => destroyDocument(Bokeh, bokeh_document, views)}
 }
 
 function childrenOfLayout(layout) {
@@ -34,7 +34,7 @@ export function figureNames(item) {
 }
 
 function destroyDocument(Bokeh, bokeh_document, views) {
-  for (const view of views) view.remove()
+  views.clear()
   bokeh_document.clear()
   const index = Bokeh.documents.indexOf(bokeh_document)
   if (index >= 0) Bokeh.documents.splice(index, 1)
@@ -71,6 +71,13 @@ function makePlot(view, place) {
       const y = client_y - top
       const {start, end} = figure.x_range
       return {x, y, value: start + (x / width) * (end - start), inside: x >= 0 && x <= width && y >= 0 && y <= height}
+    },
+    /** Calls back with x and pixels from the top for taps within the frame; its borders are not part of the picture. */
+    onTap(callback) {
+      figure.on_event("tap", ({x, y}) => {
+        const is_inside = x >= figure.x_range.start && x <= figure.x_range.end && y >= 0 && y <= plot.frame_height
+        if (is_inside) callback(x, plot.frame_height - y)
+      })
     },
     /** The point of the window where a value and a height (pixels from the frame's top) are drawn. */
     clientPoint(value, y) {

@@ -17,7 +17,7 @@ export function createStore(trace, notify = () => {}) {
   const line_index = indexLines(trace)
   const metrics = METRICS.filter((metric) => (metric === "cpu" ? trace.calls.count : trace.activities.count) > 0)
   const state = {
-    view: [0, trace.end_ns],
+    view: [...trace.extent],
     window: null,
     selected_node: null,
     selected_box: null,
@@ -242,7 +242,7 @@ export function createStore(trace, notify = () => {}) {
 
     reset() {
       Object.assign(state, {
-        window: null, selected_node: null, selected_box: null, query: "", view: [0, trace.end_ns],
+        window: null, selected_node: null, selected_box: null, query: "", view: [...trace.extent],
         view_before_selection: null, focus_node: 0, glides: true,
       })
       recompute()

@@ -264,8 +264,8 @@ export function createTimeline({store, plot, title, lane_labels, clip, theme, pa
     return boxAt(trace, row, value, (HOVER_REACH * (to - from)) / plot.width())
   }
 
-  plot.figure.on_event("tap", (event) => {
-    const box = boxAtPoint(event.x, layout.height - event.y)
+  plot.onTap((x, y) => {
+    const box = boxAtPoint(x, y)
     if (box >= 0) actions.select_box(box)
     else actions.clear_selection()
   })

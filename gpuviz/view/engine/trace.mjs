@@ -12,12 +12,22 @@ export function createTrace({header, columns}) {
   const nodes = nodeColumns(header, columns)
   const boxes = boxColumns(header, columns, layers, nodes)
   const end_ns = Math.max(1, meta.end_ns ?? 0)
+  const extent = extentOfBoxes(boxes, end_ns)
   return Object.freeze({
-    meta, names, layers, lanes, devices, directions, sources, end_ns, ...nodes, ...boxes,
+    meta, names, layers, lanes, devices, directions, sources, end_ns, extent, ...nodes, ...boxes,
     activities: indexByNode(nodes.node_count, boxes, "stream", lanes),
     calls: indexByNode(nodes.node_count, boxes, "thread", lanes),
     copies: copyColumns(columns),
   })
+}
+
+/** [from, to] of what there is to see: a capture often ends long after its last event. */
+function extentOfBoxes({box_count, box_start, box_duration, is_open}, end_ns) {
+  let last = 0
+  for (let box = 0; box < box_count; box++) {
+    last = Math.max(last, is_open[box] ? end_ns : box_start[box] + box_duration[box])
+  }
+  return [0, last > 0 ? last : end_ns]
 }
 
 function nodeColumns({frames}, columns) {

@@ -2,9 +2,12 @@
 //
 // Nodes are numbered in preorder and parents come first, so a sum over subtrees is one backward pass.
 
-import {boxesBelow, boxesOfNode, nodeName} from "./trace.mjs"
+import {boxesBelow, boxesOfNode, layerOfNode, nodeName} from "./trace.mjs"
 import {clippedDuration} from "./sums.mjs"
 import {summarize} from "./statistics.mjs"
+
+/** Layers that only group calls: "how often did it run" has no answer. */
+const NOT_CALLS = ["root", "group", "cell", "line"]
 
 export const METRICS = ["gpu", "cpu", "launches"]
 
@@ -111,13 +114,11 @@ export function statisticsOfNode(trace, tree, node) {
   const own_calls = boxesOfNode(trace.calls, node)
   const own_activities = boxesOfNode(trace.activities, node)
   const calls = durationsIn(trace, own_calls.length ? own_calls : own_activities, window)
-  const has_boxes = own_calls.length + own_activities.length > 0
   return {
     node,
     inclusive: tree.inclusive[node],
     exclusive: tree.exclusive[node],
-    // How often a node without intervals of its own ran was not recorded.
-    calls: has_boxes ? calls.length : null,
+    calls: NOT_CALLS.includes(layerOfNode(trace, node)) ? null : calls.length,
     activities: activities.length,
     ...summarize(tree.metric === "cpu" ? calls : activities),
   }

@@ -201,8 +201,9 @@ test("work below a frame: names add up to the frame, counts are by start", () =>
 test("statistics of a node: calls, activities, durations of what starts in the window", () => {
   const trace = recursive_trace()
   const whole = statisticsOfNode(trace, aggregate(trace, "gpu", null), 1)
-  assert.deepEqual([whole.inclusive, whole.exclusive, whole.activities, whole.calls], [15, 0, 2, null])
+  assert.deepEqual([whole.inclusive, whole.exclusive, whole.activities, whole.calls], [15, 0, 2, 0])
   assert.deepEqual([whole.min, whole.p50, whole.p99, whole.max, whole.mean, whole.sum], [5, 5, 10, 10, 7.5, 15])
+  assert.equal(statisticsOfNode(trace, aggregate(trace, "gpu", null), 0).calls, null, "the root is not a call")
   const windowed = statisticsOfNode(trace, aggregate(trace, "gpu", [5, 60]), 0)
   // 5 of the first, all of the second, 30 of the third; two start in the window, with their whole durations.
   assert.deepEqual([windowed.inclusive, windowed.activities, windowed.sum, windowed.max], [40, 2, 90, 85])
