@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,7 +60,8 @@ class Run:
         self._enabled: list[Kind] = []
         self._calls_enabled = False
         self._unclean = False
-        self._first: ClockPair | None = None
+        self._cupti_holds = False
+        self._first: ClockReading | None = None
         self._main_thread = thread_key()
         self._properties: dict[str, str] = {"cupti_control": control.name, "libcupti": control.path}
 
@@ -69,6 +71,7 @@ class Run:
             self._driver.synchronize(context)
         self._pool.open(self._control.version, self._sizes)
         self._control.register_callbacks(*self._pool.callbacks)
+        self._cupti_holds = True
         for kind in _NEEDED:
             self._enable(kind)
         for kind in _OPTIONAL:
@@ -82,7 +85,7 @@ class Run:
             self._control.dropped()  # CUPTI counts since it was last asked
         self._calls_enabled = True
         self._allowlist.enable(self._control)
-        self._first = clock_pair(self._control)
+        self._first = read_clocks(self._control)
         if self._line_source is not None:
             self._lines_running = True
             self._line_source.start()
@@ -92,12 +95,11 @@ class Run:
         began = time.perf_counter_ns()
         lines = self._stop_lines()
         assert self._first is not None
-        clock = self._first, clock_pair(self._control)
+        clock = clock_pairs(self._first, read_clocks(self._control))
         self._pool.use_reserve()
         fence = self._fence(fence_timeout_s)
         self._disable()
-        self._attempt(self._control.flush, True)
-        settle(self._pool)
+        self._collect()
         dropped = count_dropped(self._control, self._pool.stats(), complete=not self.problems)
         if dropped.problem is not None:
             self.problems.append(dropped.problem)
@@ -142,6 +144,7 @@ class Run:
         finally:
             try:
                 self._disable()
+                self._collect()  # else what was recorded so far would be in the next capture
             finally:
                 self._pool.give_back()
 
@@ -159,6 +162,13 @@ class Run:
                 self._attempt(self._control.enable_driver_api, callback_id, False)
         while self._enabled:
             self._attempt(self._control.disable, self._enabled.pop())
+
+    def _collect(self) -> None:
+        """Make CUPTI hand out all that it has, once nothing is recorded any more."""
+        holds, self._cupti_holds = self._cupti_holds, False
+        if holds:
+            self._attempt(self._control.flush, True)
+            settle(self._pool)
 
     def _fence(self, timeout_s: float) -> Fence:
         try:
@@ -213,15 +223,36 @@ def version_words(version: int) -> str:
     return {26: "12.8", 27: "12.9", 28: "12.9"}.get(version, f"API {version}")
 
 
-def clock_pair(control: Control) -> ClockPair:
-    """One instant on both clocks: the tightest of a few readings, each between two of the wall clock."""
-    pairs = []
+@dataclass(frozen=True)
+class ClockReading:
+    """One instant on both clocks, and how far apart the two readings may be."""
+
+    pair: ClockPair
+    uncertainty_ns: int
+
+    @property
+    def offset_ns(self) -> int:
+        """The wall clock's lead."""
+        return self.pair.unix_ns - self.pair.cupti_ns
+
+
+def read_clocks(control: Control) -> ClockReading:
+    """The tightest of a few readings of CUPTI's clock, each between two of the wall clock."""
+    readings = []
     for _ in range(_CLOCK_TRIES):
         before = time.time_ns()
         cupti_ns = control.timestamp()
         after = time.time_ns()
-        pairs.append((after - before, ClockPair(cupti_ns, (before + after) // 2)))
-    return min(pairs, key=lambda pair: pair[0])[1]
+        readings.append(ClockReading(ClockPair(cupti_ns, (before + after) // 2), (after - before + 1) // 2))
+    return min(readings, key=lambda reading: reading.uncertainty_ns)
+
+
+def clock_pairs(first: ClockReading, last: ClockReading) -> tuple[ClockPair, ClockPair]:
+    """The line that converts times. Where the two readings agree as well as they can, the clocks run at one rate: a
+    rate made of their noise would stretch the kernels of a short capture."""
+    if abs(last.offset_ns - first.offset_ns) > first.uncertainty_ns + last.uncertainty_ns:
+        return first.pair, last.pair
+    return first.pair, ClockPair(last.pair.cupti_ns, last.pair.cupti_ns + first.offset_ns)
 
 
 def addresses(records: Mapping[int, Records]) -> set[int]:
