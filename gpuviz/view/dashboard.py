@@ -60,13 +60,7 @@ def header_meta(trace: Trace, left_out: str | None) -> dict[str, Any]:
 
 def subtitle(trace: Trace) -> str:
     """Devices, length and counts in one line."""
-    named = trace.devices.select("ordinal", "name").sort("ordinal").iter_rows()
-    names = [f"GPU {ordinal}" if name is None else f"{name} (GPU {ordinal})" for ordinal, name in named]
-    parts = [
-        *names[:4],
-        *([f"{len(names) - 4} more"] if len(names) > 4 else []),
-        duration_text(trace.meta.end_ns),
-    ]
+    parts = [*_device_names(trace), duration_text(trace.meta.end_ns)]
     counts = (
         (trace.kernels, "kernel", "kernels"),
         (trace.memcpys, "copy", "copies"),
@@ -74,6 +68,20 @@ def subtitle(trace: Trace) -> str:
     )
     parts += [count_text(table.height, one, many) for table, one, many in counts if table.height]
     return " · ".join(parts)
+
+
+def _device_names(trace: Trace) -> list[str]:
+    """ "8 × NVIDIA A100", or "NVIDIA A100 (GPU 3)" for a single one."""
+    ordinals: dict[str | None, list[int]] = {}
+    for ordinal, name in trace.devices.select("ordinal", "name").sort("ordinal").iter_rows():
+        ordinals.setdefault(name, []).append(ordinal)
+    names = []
+    for name, numbers in ordinals.items():
+        if len(numbers) > 1:
+            names.append(f"{len(numbers)} × {name or 'GPU'}")
+        else:
+            names.append(f"GPU {numbers[0]}" if name is None else f"{name} (GPU {numbers[0]})")
+    return names
 
 
 def facts(trace: Trace) -> list[tuple[str, str]]:

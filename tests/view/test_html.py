@@ -14,6 +14,7 @@ from gpuviz.errors import GpuvizError, TraceFileError
 from gpuviz.model import Trace
 from gpuviz.notebook.display import mime_bundle, show
 from gpuviz.view import library
+from gpuviz.view.dashboard import subtitle
 from gpuviz.view.fallback import summary_svg
 from gpuviz.view.html import document_html, output_html
 from gpuviz.view.report import text_report
@@ -146,3 +147,10 @@ def test_an_engine_module_that_takes_another_ones_name_is_refused(monkeypatch: p
     monkeypatch.setattr(library, "_read", texts.__getitem__)
     with pytest.raises(GpuvizError, match="twice"):
         library.engine_source()
+
+
+def test_the_subtitle_counts_devices_of_one_name() -> None:
+    trace = trace_from_text("thread 1: AB\nstream 0/7: .A.\nstream 1/7: ..B\nA = kernel a\nB = kernel b")
+    assert subtitle(trace).startswith("2 × GPU · 3.00 µs · 2 kernels")
+    named = trace.devices.with_columns(pl.Series("name", ["NVIDIA T4", "NVIDIA A100"]))
+    assert subtitle(trace.replace(devices=named)).startswith("NVIDIA T4 (GPU 0) · NVIDIA A100 (GPU 1) · ")
