@@ -17,8 +17,9 @@ Known limits:
   `CaptureError`; `pin_memory`, which data loaders call in a thread of their own, works everywhere.
 - The device draws random numbers from the generator of the CPU, `torch.Generator("cuda")` too.
 - `autocast("cuda")` follows the operator lists of `autocast("cpu")`. Recurrent layers run step by step, not as cuDNN
-  does; nn.TransformerEncoderLayer leaves out its fused path of evaluation, as it does under every hook of this kind
-  (values may then differ from a CPU's in the last bit). Sparse tensors stay on the host. `torch.cuda.FloatTensor(...)` and the like raise `CaptureError`.
+  does. nn.TransformerEncoderLayer leaves out its fused path of evaluation, as it does under every hook of this kind:
+  values may differ from a CPU's in the last bit there. Sparse tensors stay on the host. `torch.cuda.FloatTensor(...)`
+  and the like raise `CaptureError`.
 - An operator with tensors of both sides, an error on a GPU, runs on the device here.
 - Files of `torch.save` say that their tensors came from the CPU.
 - Names that were imported from torch.cuda before the simulator was turned on (``from torch.cuda import Event``) are

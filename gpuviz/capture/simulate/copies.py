@@ -300,6 +300,7 @@ class Copies:
 
 def _make_move_function(copies: Copies) -> Any:
     """Autograd's view of a copy to the other side."""
+    from torch._C import DisableTorchFunction
     from torch.autograd import Function
 
     class ToCopy(Function):  # type: ignore[misc]
@@ -311,8 +312,9 @@ def _make_move_function(copies: Copies) -> Any:
         @staticmethod
         def backward(context: Any, gradient: Any) -> tuple[Any, None, None]:
             to_device, target = context.back
-            if on_device(gradient) == to_device:
-                return gradient.to(target.dtype), None, None
-            return copies.move(gradient, to_device, target), None, None
+            with DisableTorchFunction():  # the engine calls user code with our mode on, and this is not user code
+                if on_device(gradient) == to_device:
+                    return gradient.to(target.dtype), None, None
+                return copies.move(gradient, to_device, target), None, None
 
     return ToCopy

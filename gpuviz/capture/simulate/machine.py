@@ -126,7 +126,12 @@ class Machine:
         """New memory among the results lives on the device; what the call only changed stays where it is."""
         given = {id(tensor) for tensor in inputs}
         stay = _HOST_RESULTS.get(name, ())
+        if not stay and not isinstance(result, tuple | list):
+            for tensor in tensors_in(result):
+                if id(tensor) not in given:
+                    self.residence.place(tensor)
+            return
         for position, part in enumerate(result if isinstance(result, tuple | list) else (result,)):
-            for tensor in tensors_in((part,)):
+            for tensor in tensors_in(part):
                 if id(tensor) not in given and position not in stay:
                     self.residence.place(tensor)

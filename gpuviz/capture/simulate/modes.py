@@ -81,10 +81,10 @@ def make_function_mode(machine: Machine, handlers: Mapping[Any, Handler]) -> Any
     def finish(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Outside of captures nobody but us looks at the results."""
         if machine.place is Place.PINNED:
-            for tensor in tensors_in((result,)):
+            for tensor in tensors_in(result):
                 pin(tensor)
             return
-        inputs = [*tensors_in(args), *tensors_in(kwargs.values())]
+        inputs = tensors_in(args, kwargs)
         if machine.is_for_device(inputs):
             machine.warmed.add(func)
             machine.place_results(func.__name__, inputs, result)
@@ -135,7 +135,7 @@ def make_dispatch_mode(machine: Machine, copies: Copies) -> Any:
             operator = known.get(func)
             if operator is None:
                 operator = known[func] = describe(func)
-            inputs = [*tensors_in(args), *tensors_in(kwargs.values())]
+            inputs = tensors_in(args, kwargs)
             recorder = machine.active_recorder
             if recorder is None:
                 result = func(*args, **kwargs)
@@ -159,7 +159,8 @@ def make_dispatch_mode(machine: Machine, copies: Copies) -> Any:
             return func(*args, **kwargs)
         limits, clock = machine.gpu.assumed, machine.clock
         on_gpu = machine.is_for_device(inputs)
-        with recorder.operator(operator.name, inputs, operator.base):
+        index = recorder.begin_operator(operator.name, inputs, operator.base)
+        try:
             began = time.perf_counter_ns()
             result = func(*args, **kwargs)
             took = time.perf_counter_ns() - began
@@ -171,8 +172,10 @@ def make_dispatch_mode(machine: Machine, copies: Copies) -> Any:
                 clock.spend(limits.host_cpu_operator_ns if clock.deterministic else took)
             if on_gpu:
                 machine.place_results(operator.base, inputs, result)
-                outputs = list(tensors_in((result,)))
+                outputs = tensors_in(result)
                 issue(recorder, Call(operator, args, inputs, outputs), kwargs)
+        finally:
+            recorder.end_operator(index)
         return result
 
     def issue(recorder: Recorder, call: Call, kwargs: dict[str, Any]) -> None:
@@ -220,4 +223,4 @@ def make_dispatch_mode(machine: Machine, copies: Copies) -> Any:
 
 def _has_mask(indices: Any) -> bool:
     """True for an index that selects by truth: how much it selects, only the data tell."""
-    return any(str(index.dtype) in ("torch.bool", "torch.uint8") for index in tensors_in((indices,)))
+    return any(str(index.dtype) in ("torch.bool", "torch.uint8") for index in tensors_in(indices))

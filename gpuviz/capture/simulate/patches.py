@@ -288,7 +288,7 @@ def _patch_autograd(machine: Machine, patcher: Patcher) -> None:
             around.enter_context(machine.reentered())
             if machine.recorder is None and on_gpu:
                 around.enter_context(machine.tracking())
-                for gradient in tensors_in(args[:1]):  # made by PyTorch out of our sight
+                for gradient in tensors_in(*args[:1]):  # made by PyTorch out of our sight
                     machine.residence.place(gradient)
             if recorder is not None:
                 if not machine.level:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,12 @@ class Recorder:
     """Collects one capture. `silent`: something of our own is going on, which a GPU would not see."""
 
     def __init__(self, gpu: Gpu, clock: VirtualClock, loaded: set[str], stream: int, walker: StackWalker) -> None:
+        import torch
+
         self.clock = clock
+        self._sequence_now: Callable[[], int] = torch._C._autograd._get_sequence_nr
+        self._node_now: Callable[[], Any] = torch._C._current_autograd_node
+        self._shapes: dict[tuple[Any, ...], str] = {}
         self.walker = walker
         self.model = OperatorModel(gpu)
         self.main_thread = thread_key()
@@ -89,13 +94,20 @@ class Recorder:
             self.calls.end_ns[outer.index] = self.clock.now()
 
     @contextmanager
-    def operator(self, name: str, inputs: list[Any], base: str | None = None) -> Iterator[None]:
+    def operator(self, name: str, inputs: list[Any], base: str) -> Iterator[None]:
         """One operator, in whichever thread is at work."""
+        index = self.begin_operator(name, inputs, base)
+        try:
+            yield
+        finally:
+            self.end_operator(index)
+
+    def begin_operator(self, name: str, inputs: list[Any], base: str) -> int:
+        """It begins; the index of its call."""
         node = self._enter_node() if self._backward_depth else None
         if self._stack is None:
             self._stack = self.walker.current()
-        self._note_in_outer(base or name)
-        shapes = str([list(tensor.shape) for tensor in inputs]) if inputs else None
+        self._note_in_outer(base)
         index = self.calls.add(
             "op",
             name,
@@ -103,17 +115,28 @@ class Recorder:
             None,
             self.timeline.thread,
             sequence_number=node,
-            input_shapes=shapes,
+            input_shapes=self._shapes_of(inputs),
             stack_id=self._stack,
             forward_of=None if node is None else self._forward.get(node),
         )
         self._claim_nodes(index)
         if self._outer is not None:
             self._outer.last_operator = index
-        try:
-            yield
-        finally:
-            self.calls.end_ns[index] = self.clock.now()
+        return index
+
+    def end_operator(self, index: int) -> None:
+        """It ends."""
+        self.calls.end_ns[index] = self.clock.now()
+
+    def _shapes_of(self, inputs: list[Any]) -> str | None:
+        """As Kineto writes them; the same shapes come again and again."""
+        if not inputs:
+            return None
+        key = tuple([tensor.shape for tensor in inputs])
+        text = self._shapes.get(key)
+        if text is None:
+            text = self._shapes[key] = str([list(shape) for shape in key])
+        return text
 
     def _note_in_outer(self, base: str) -> None:
         outer = self._outer
@@ -125,13 +148,6 @@ class Recorder:
             )
         outer.operators += 1
         outer.inner_base = base
-
-    @staticmethod
-    def _sequence_now() -> int:
-        import torch
-
-        number: int = torch._C._autograd._get_sequence_nr()
-        return number
 
     def _claim_nodes(self, index: int) -> None:
         """Nodes that autograd has made since the last operator belong to this one: it makes them before it calls it."""
@@ -166,9 +182,7 @@ class Recorder:
             self._stack = stack
 
     def _enter_node(self) -> int | None:
-        import torch
-
-        node = torch._C._current_autograd_node()
+        node = self._node_now()
         if node is None:
             return None
         number, name = node._sequence_nr(), node.name()

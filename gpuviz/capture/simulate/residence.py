@@ -6,8 +6,9 @@ goes when the memory goes, which is also when the model of the allocator gets it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from gpuviz.capture.simulate.allocator import AllocatorModel
@@ -70,17 +71,29 @@ def pin(tensor: Any) -> None:
     tensor.untyped_storage().__dict__.setdefault(_MARK, _PINNED)
 
 
-def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
-    """All tensors, also those in lists, tuples and dicts."""
+@cache
+def _tensor_type() -> type:
     from torch import Tensor
 
+    found: type = Tensor
+    return found
+
+
+def tensors_in(*values: Any) -> list[Any]:
+    """All tensors, also those in lists, tuples and dicts."""
+    found: list[Any] = []
+    _collect(values, found, _tensor_type())
+    return found
+
+
+def _collect(values: Iterable[Any], found: list[Any], tensor_type: type) -> None:
     for value in values:
-        if isinstance(value, Tensor):
-            yield value
+        if isinstance(value, tensor_type):
+            found.append(value)
         elif isinstance(value, list | tuple):
-            yield from tensors_in(value)
+            _collect(value, found, tensor_type)
         elif isinstance(value, dict):
-            yield from tensors_in(value.values())
+            _collect(value.values(), found, tensor_type)
 
 
 class Residence:

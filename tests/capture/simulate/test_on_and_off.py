@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.capture.simulate import programs
 
 from gpuviz.capture import simulate
 from gpuviz.capture.backend import CaptureRequest, choose_backend
 from gpuviz.capture.simulate import Simulator
 from gpuviz.errors import CaptureError, SessionActiveError
+from tests.capture.simulate import programs
 
 pytestmark = pytest.mark.torch
 
 
 def state() -> dict[str, Any]:
-    """Every attribute of every part of PyTorch that the simulator touches, by identity, and PyTorch's stacks of modes."""
+    """Every attribute of every part of PyTorch that the simulator touches, by identity, and the modes."""
     import torch
     import torch._dynamo
     import torch.utils._device
@@ -27,12 +27,24 @@ def state() -> dict[str, Any]:
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
     owners = {
-        **{"torch": torch, "cuda": torch.cuda, "accelerator": torch.accelerator, "C": torch._C},
-        **{"memory": torch.cuda.memory, "random": torch.cuda.random, "streams": torch.cuda.streams},
-        **{"graphs": torch.cuda.graphs, "Tensor": torch.Tensor, "autocast": torch.autocast},
-        **{"autograd": torch.autograd, "graph": torch.autograd.graph, "cudnn": torch.backends.cudnn},
-        **{"hooks": torch.autograd.graph.saved_tensors_hooks, "context": torch.utils._device.DeviceContext},
-        **{"worker": torch.utils.data._utils.worker, "Module": torch.nn.Module, "thread": threading.Thread},
+        "torch": torch,
+        "cuda": torch.cuda,
+        "accelerator": torch.accelerator,
+        "C": torch._C,
+        "memory": torch.cuda.memory,
+        "random": torch.cuda.random,
+        "streams": torch.cuda.streams,
+        "graphs": torch.cuda.graphs,
+        "Tensor": torch.Tensor,
+        "autocast": torch.autocast,
+        "autograd": torch.autograd,
+        "graph": torch.autograd.graph,
+        "cudnn": torch.backends.cudnn,
+        "hooks": torch.autograd.graph.saved_tensors_hooks,
+        "context": torch.utils._device.DeviceContext,
+        "worker": torch.utils.data._utils.worker,
+        "Module": torch.nn.Module,
+        "thread": threading.Thread,
     }
     # Accessors of classes are made anew at each look; what the class itself holds is what counts.
     found: dict[str, Any] = {
@@ -100,11 +112,14 @@ def test_an_exception_leaves_nothing(error: type[BaseException], captured: bool)
         def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
             raise error("in the middle of backward")
 
-    simulator = Simulator("H100")
-    with pytest.raises(error), simulator:
-        if captured:
-            simulator.start(CaptureRequest())
-        Fails.apply(torch.ones(2, device="cuda", requires_grad=True)).sum().backward()
+    def body() -> None:
+        with Simulator("H100") as simulator:
+            if captured:
+                simulator.start(CaptureRequest())
+            Fails.apply(torch.ones(2, device="cuda", requires_grad=True)).sum().backward()
+
+    with pytest.raises(error):
+        body()
     assert simulate.active() is None
 
 

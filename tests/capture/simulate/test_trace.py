@@ -8,13 +8,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.capture.simulate import programs
 
 from gpuviz.capture import Session
 from gpuviz.capture.backend import CaptureRequest, CellSource
 from gpuviz.capture.simulate import Simulator
 from gpuviz.capture.simulate.gpus import H100
 from gpuviz.model import Trace
+from tests.capture.simulate import programs
 
 pytestmark = pytest.mark.torch
 
@@ -91,10 +91,10 @@ def test_copies_take_their_bytes_through_the_link(capture: Capture) -> None:
     pageable = torch.zeros(size, dtype=torch.int8)
     pinned = pageable.pin_memory()
 
-    def body() -> None:
-        pageable.to("cuda")
+    def body() -> Any:
+        kept = pageable.to("cuda")  # kept, so that the next one needs memory of its own
         there = pinned.to("cuda", non_blocking=True)
-        there.cpu()
+        return kept, there.cpu()
 
     trace = capture(body)
     durations = trace.memcpys.select(pl.col("end_ns") - pl.col("start_ns")).to_series().to_list()

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.capture.simulate.programs import PROGRAMS
 
 from gpuviz.capture.backend import CaptureRequest
 from gpuviz.capture.simulate import Simulator
+from tests.capture.simulate.programs import PROGRAMS
 
 pytestmark = pytest.mark.torch
 
