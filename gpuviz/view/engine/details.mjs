@@ -84,7 +84,7 @@ export function createDetails({store, panel, theme}) {
   function distributionOf(statistics) {
     const unit = state.metric === "cpu" ? "call" : "GPU activity"
     if (state.metric === "cpu" && statistics.calls === null) {
-      return [element("p", {class: "gpuviz-muted"}, "Not a call itself: its time is the sum of the calls below it.")]
+      return [element("p", {class: "gpuviz-muted"}, "Not a call of the host: its time is that of the calls below it.")]
     }
     if (statistics.count === 0) {
       return [element("p", {class: "gpuviz-muted"}, `No ${unit} at or below it starts ${state.window ? "in the window" : "in this trace"}.`)]

@@ -80,7 +80,7 @@ export function createTooltip({store, box: tooltip, app, theme}) {
     const {metric} = state
     const rows = [
       [METRIC_NAMES[metric], `${metricText(metric, inclusive)} · ${shareText(inclusive, derived.tree.total)}`],
-      ["of it own", metricText(metric, exclusive)],
+      ["of its own", metricText(metric, exclusive)],
     ]
     if (calls !== null) rows.push(["calls", countText(calls)])
     if (activities || metric !== "cpu") rows.push(["GPU activities", countText(activities)])
@@ -96,7 +96,7 @@ export function createTooltip({store, box: tooltip, app, theme}) {
         ["mean", durationText(statistics.mean)], ["p50", durationText(statistics.p50)], ["p99", durationText(statistics.p99)],
       ]),
       drawHistogram(statistics, {
-        width: 240, height: 36, color: theme.palette.by_name.kernel, ink: theme.palette.surface.ink, with_axis: false,
+        width: 240, height: 36, color: theme.palette.by_name[state.metric === "cpu" ? "python" : "kernel"], ink: theme.palette.surface.ink, with_axis: false,
       }),
       element("div", {class: "gpuviz-ends gpuviz-muted"},
         element("span", {}, durationText(statistics.min)), element("span", {}, durationText(statistics.max))),

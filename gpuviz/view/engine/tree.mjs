@@ -9,12 +9,15 @@ import {summarize} from "./statistics.mjs"
 /** Layers that only group calls: "how often did it run" has no answer. */
 const NOT_CALLS = ["root", "group", "cell", "line"]
 
+const GPU_LAYERS = ["kernel", "memcpy", "memset", "graph_run"]
+
 export const METRICS = ["gpu", "cpu", "launches"]
 
 /** Sums per node: {inclusive, exclusive, total}. `window` is null or [from, to) in ns. */
 export function aggregate(trace, metric, window) {
-  const own = sumsOfOwnBoxes(trace, metric, window ?? [-Infinity, Infinity])
-  const sums = metric === "cpu" ? includeCallers(trace, own) : includeBelow(trace, own)
+  const range = window ?? [-Infinity, Infinity]
+  const own = sumsOfOwnBoxes(trace, metric, range)
+  const sums = metric === "cpu" ? includeCallers(trace, own, range) : includeBelow(trace, own)
   return {metric, window, total: sums.inclusive[0], ...sums}
 }
 
@@ -39,18 +42,29 @@ function includeBelow({node_count, node_parent}, own) {
   return {inclusive, exclusive: own}
 }
 
-// A call's interval contains its callees, so its own sum is already inclusive. Nodes that never have an interval
-// (the root, cells, lines) take the sum of their children.
-function includeCallers({node_count, node_parent, calls}, own) {
+// A call's interval contains its callees, so its own sum is already inclusive. Nodes without a call of their own in the
+// window (the root, cells, lines) take the sum of their children.
+function includeCallers(trace, own, window) {
+  const {node_count, node_parent} = trace
+  const has_calls = nodesWithCalls(trace, window)
   const inclusive = own.slice()
   const below = new Float64Array(node_count)
   const exclusive = new Float64Array(node_count)
   for (let node = node_count - 1; node >= 0; node--) {
-    if (calls.offset[node + 1] === calls.offset[node + 2]) inclusive[node] = below[node]
+    if (!has_calls[node]) inclusive[node] = below[node]
     exclusive[node] = Math.max(0, inclusive[node] - below[node])
     if (node > 0) below[node_parent[node]] += inclusive[node]
   }
   return {inclusive, exclusive}
+}
+
+function nodesWithCalls({node_count, calls, box_node, box_start, box_duration}, [from, to]) {
+  const has_calls = new Uint8Array(node_count)
+  for (const box of calls.order) {
+    const start = box_start[box]
+    if (start < to && (start + box_duration[box] > from || start >= from)) has_calls[box_node[box]] = 1
+  }
+  return has_calls
 }
 
 /** Left edge of every node in units of the metric; children lie side by side from their parent's left edge. */
@@ -112,15 +126,17 @@ export function statisticsOfNode(trace, tree, node) {
   const window = tree.window ?? [-Infinity, Infinity]
   const activities = durationsIn(trace, boxesBelow(trace, trace.activities, node), window)
   const own_calls = boxesOfNode(trace.calls, node)
-  const own_activities = boxesOfNode(trace.activities, node)
-  const calls = durationsIn(trace, own_calls.length ? own_calls : own_activities, window)
+  const is_activity = GPU_LAYERS.includes(layerOfNode(trace, node))
+  const is_cpu = tree.metric === "cpu"
+  const calls = durationsIn(trace, is_activity && !is_cpu ? boxesOfNode(trace.activities, node) : own_calls, window)
+  const is_call = !NOT_CALLS.includes(layerOfNode(trace, node)) && !(is_cpu && is_activity)
   return {
     node,
     inclusive: tree.inclusive[node],
     exclusive: tree.exclusive[node],
-    calls: NOT_CALLS.includes(layerOfNode(trace, node)) ? null : calls.length,
+    calls: is_call ? calls.length : null,
     activities: activities.length,
-    ...summarize(tree.metric === "cpu" ? calls : activities),
+    ...summarize(is_cpu ? calls : activities),
   }
 }
 
