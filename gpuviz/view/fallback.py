@@ -103,8 +103,9 @@ def _bars(busy: npt.NDArray[np.float64], top: int) -> str:
     bars = []
     position = 0
     for height, run in groupby(np.round((_LANE - 4) * busy, 1).tolist()):
-        length = len(list(run))
+        count = len(list(run))
+        left, across = _LEFT + position * width, count * width
         if height > 0:
-            bars.append(f"M{_LEFT + position * width:.1f} {bottom}h{length * width:.1f}v{-height}h{-length * width:.1f}z")
-        position += length
+            bars.append(f"M{left:.1f} {bottom}h{across:.1f}v{-height}h{-across:.1f}z")
+        position += count
     return "".join(bars)
