@@ -110,6 +110,14 @@ def test_what_looks_like_an_event_inside_a_bad_one(tmp_path: Path) -> None:
     assert codes(trace)["event_unreadable"] >= 1
 
 
+def test_events_that_begin_with_any_key(tmp_path: Path) -> None:
+    odd = '{"x":1,' + GOOD[1:]
+    bad = odd.replace("aten::add", 'a"b')
+    trace = load_text(tmp_path, '{"traceEvents":[\n' + ",\n".join([odd, bad, odd, odd]) + "]}")
+    assert names(trace) == ["aten::add"] * 3
+    assert codes(trace) == {"event_unreadable": 1}
+
+
 def test_bad_metadata_costs_itself(tmp_path: Path) -> None:
     text = '{\n"schemaVersion": 1,\n"INFO": ["said "no" twice", "b"],\n"displayTimeUnit": "ms",\n"traceEvents": [\n'
     text += GOOD + '\n],\n"trace_id": "x"y",\n"baseTimeNanoseconds": 5\n}'
@@ -221,7 +229,8 @@ def test_two_writers_over_each_other(tmp_path: Path) -> None:
 
 
 def test_the_words_of_a_header_in_a_name_are_no_second_writer(tmp_path: Path) -> None:
-    assert codes(load_events(tmp_path, call('"traceEvents": [', 1, 1), call('"schemaVersion"', 3, 1))) == {}
+    events = [call('"traceEvents": [', 1, 1), call('"schemaVersion"', 3, 1)]
+    assert codes(load_events(tmp_path, *events, metadata={"schemaVersion": 2})) == {}
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:

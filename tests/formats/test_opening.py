@@ -80,8 +80,10 @@ def test_forbidden_file(tmp_path: Path) -> None:
         (b"\x00\x01\x02\x03", "unknown data"),
         (gzip.compress(b""), "holds nothing"),
         (gzip.compress(b"BZh91AY"), "bzip2"),
-        (b'{"schemaVersion": 1}', "no traceEvents"),
-        (b'{"traceEvents": 3, "b": 1}', "no traceEvents"),
+        (b'{"schemaVersion": 1}', "without trace events"),
+        (b'{"traceEvents": 3, "b": 1}', "without trace events"),
+        (b'[1, 2, "a"]', "without trace events"),
+        (b'[{"name": "a row of some table"}]', "without trace events"),
     ],
 )
 def test_other_data_is_named(tmp_path: Path, data: bytes, found: str) -> None:

@@ -63,7 +63,7 @@ def read(data: bytes, source: Path, diagnostics: Diagnostics) -> Trace:
         **tables.activity_tables(gpu),
         "syncs": tables.sync_table(syncs, api),
         "ranges": tables.range_table(rows["ranges"], rows["gpu_ranges"], timeline.end_ns),
-        "counters": tables.counter_table(columns.counters, zero_ns),
+        "counters": tables.counter_table(columns.counters, zero_ns, diagnostics),
         "diagnostics": diagnostics.table(),
     }
     return Trace(found, _meta(source, about, timeline, hosts))
@@ -72,7 +72,8 @@ def read(data: bytes, source: Path, diagnostics: Diagnostics) -> Trace:
 def _check_is_trace(text: TraceText, source: Path) -> None:
     if text.has_events:
         return
-    found = f"JSON with the members {', '.join(sorted(text.metadata)[:5]) or '(none)'} and no traceEvents"
+    members = ", ".join(f"{key:.30}" for key in sorted(text.metadata)[:5])
+    found = f"JSON without trace events (members: {members or 'none'})"
     raise TraceFileError(
         f"Tried to read {source} as a PyTorch (Kineto) or Chrome trace: found {found}. "
         "Export the trace again, or give the file that holds the traceEvents.",

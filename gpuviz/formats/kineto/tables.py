@@ -8,6 +8,7 @@ import polars as pl
 
 from gpuviz.formats.kineto.calls import nest_rows
 from gpuviz.model import schema
+from gpuviz.model.diagnostics import Diagnostics
 
 _SYNC_KINDS = {
     "event sync": "event",
@@ -60,9 +61,10 @@ def range_table(host: pl.DataFrame, gpu: pl.DataFrame, end_ns: int) -> pl.DataFr
     return conform("ranges", table)
 
 
-def counter_table(counters: pl.DataFrame, t0_ns: int) -> pl.DataFrame:
+def counter_table(counters: pl.DataFrame, t0_ns: int, diagnostics: Diagnostics) -> pl.DataFrame:
     """The samples that have a time, in order of time."""
     timed = counters.drop_nulls("start_ns").with_columns(time_ns=pl.col("start_ns") - t0_ns)
+    diagnostics.add("time_missing", counters.height - timed.height, "a sample of a counter, which is left out")
     return conform("counters", timed.sort("time_ns", maintain_order=True))
 
 

@@ -23,14 +23,16 @@ _UNREADABLE = (ValueError, StopIteration, RecursionError)
 # Commas count as space: trailing and doubled ones are common (google/perfetto#1822).
 _SPACE = re.compile(r"[\s,\x00]*")
 _COLON = re.compile(r"\s*:\s*")
-_EVENT_KEY = r'\s*"(?:ph|name|cat|pid|tid|ts|dur|args)"\s*:'
-_EVENT = re.compile(r"\{" + _EVENT_KEY)
-_NEXT_EVENT = re.compile(r"(?:\}\s*,?|\[)\s*(?=\{" + _EVENT_KEY + ")")
+_EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args)"\s*:')
+_NEXT_OBJECT = re.compile(r'(?:\}\s*,?|\[)\s*(?=\{\s*")')
 _END_OF_ARRAY = re.compile(r'\}(?=\s*\](?:\s*,\s*"[^"\\\n]*"\s*:|\s*\}\s*(?:\{|\Z)|\s*\Z))')
 _NEXT_MEMBER = re.compile(r'\n\s*(?="[^"\\\n]{1,80}"\s*:)|(?="traceEvents"\s*:\s*\[)')
-_KEYS_OF_A_WRITER = ('"traceEvents"', '"schemaVersion"')
 _QUOTED_TIMES = ('"ts":"', '"ts": "', '"dur":"', '"dur": "')
 _EXAMPLE_LENGTH = 80
+_NEAR = 8192
+"""Longer than nearly all events."""
+_LONGEST_TOKEN = 16
+"""An error this close to the end of a cut may be the cut itself."""
 _MOST_ENDS = 20
 """How many ends of the array are tried for a bad last event, so that a mess cannot make this slow."""
 
@@ -46,7 +48,7 @@ class TraceText:
         self._text = replace_lone_surrogates(self._decode(data))
         self._position = 0
         # Inside a string the quotes would be escaped and not match.
-        self._several_writers = max(self._text.count(key) for key in _KEYS_OF_A_WRITER) > 1
+        self._arrays = self._text.count('"traceEvents"')
         quoted = sum(self._text.count(key) for key in _QUOTED_TIMES)
         diagnostics.add("numbers_as_text", quoted, "a time in quotes")
         self._notes: list[tuple[str, int, str]] = []
@@ -66,16 +68,14 @@ class TraceText:
             elif opening in "{[":
                 writers += 1
                 self._position = start + 1
-                yield from self._members() if opening == "{" else self._elements()
+                yield from self._members() if opening == "{" else self._bare_array()
             elif (found := self._next_event(start)) is not None:
                 self._position = found
             else:
                 left = f"{len(self._text) - start} characters after the end of the trace"
                 self._diagnostics.add("metadata_unreadable", example=left)
                 break
-        if writers > 1 or self._several_writers:
-            keys = ", ".join(f"{self._text.count(key)} × {key}" for key in _KEYS_OF_A_WRITER)
-            self._diagnostics.add("several_writers", example=f"{keys} in {writers} documents")
+        self._report_writers(writers)
         self._text = ""  # as large as the file, and no longer needed
 
     def _members(self) -> Iterator[Event]:
@@ -105,6 +105,7 @@ class TraceText:
                 continue
             self._commit()
             if key == "traceEvents" and is_array:
+                self.has_events = True
                 self._position = position + 1
                 yield from self._elements()
 
@@ -121,7 +122,6 @@ class TraceText:
     def _elements(self) -> Iterator[Event]:
         """The events of an array. Its closing bracket may be missing: the format allows that."""
         text, scan, skip = self._text, self._scan, self._skip
-        self.has_events = True
         position = self._position
         while True:
             position = skip(position)
@@ -133,15 +133,24 @@ class TraceText:
             except _UNREADABLE:
                 self._notes.clear()
                 event, position = self._recover(position)
+                scan = self._scan_near
             if self._notes:
                 self._commit()
             if type(event) is not dict:
                 if event is not None:
                     self._diagnostics.add("phase_ignored", example=f"an element that is no event: {event!r:.40}")
-            elif self._several_writers and type(nested := event.get("traceEvents")) is list:
+            elif self._arrays > 1 and type(nested := event.get("traceEvents")) is list:
                 yield from (inner for inner in nested if type(inner) is dict)
             else:
                 yield event
+
+    def _bare_array(self) -> Iterator[Event]:
+        """The events of an array that stands alone. Any JSON may be one: it is a trace if an event has a phase."""
+        start = self._position
+        for event in self._elements():
+            self.has_events = self.has_events or not event or "ph" in event
+            yield event
+        self.has_events = self.has_events or self._text[start : self._position].strip(" \t\r\n],") == ""
 
     def _recover(self, start: int) -> tuple[Event | None, int]:
         """The event at `start` repaired, or None where nothing helps; and where to go on."""
@@ -174,18 +183,50 @@ class TraceText:
         return None, ends[0]
 
     def _next_event(self, start: int) -> int | None:
-        """Where the next event after `start` begins. What merely looks like one inside a bad event lacks a phase."""
-        while (found := _NEXT_EVENT.search(self._text, start)) is not None:
+        """Where the next event after `start` begins. An object inside a bad event is none: it lacks a phase."""
+        while (found := _NEXT_OBJECT.search(self._text, start)) is not None:
             start = found.end()
             try:
-                value, _ = self._scan(self._text, start)
+                value, _ = self._scan_near(self._text, start)
             except _UNREADABLE:
-                return start
-            finally:
-                self._notes.clear()
-            if type(value) is dict and "ph" in value:
+                is_event = _EVENT.match(self._text, start) is not None
+            else:
+                is_event = type(value) is dict and "ph" in value
+            self._notes.clear()
+            if is_event:
                 return start
         return None
+
+    def _scan_near(self, text: str, start: int) -> tuple[Any, int]:
+        """Like `_scan`, for a file that has shown to be bad.
+
+        The scanner's error counts all lines before it. With an error in each of many events that would take time in
+        the square of their number, so the event is scanned in a copy of its surroundings first.
+        """
+        near = text[start : start + _NEAR]
+        try:
+            value, length = self._scan(near, 0)
+        except StopIteration as error:
+            if error.value < len(near) - _LONGEST_TOKEN:
+                raise
+        except json.JSONDecodeError as error:
+            if error.pos < len(near) - _LONGEST_TOKEN and not error.msg.startswith("Unterminated string"):
+                raise
+        except _UNREADABLE:
+            pass
+        else:
+            if length < len(near):
+                return value, start + length
+        self._notes.clear()
+        return self._scan(text, start)  # type: ignore[no-any-return]
+
+    def _report_writers(self, documents: int) -> None:
+        """Say where several processes wrote: a second array, or a second header between damaged events."""
+        headers = self._text.count('"schemaVersion"')
+        damaged = self._diagnostics.count("event_unreadable") > 0
+        if documents > 1 or self._arrays > 1 or (headers > 1 and damaged):
+            example = f"{documents} documents, {self._arrays} × traceEvents, {headers} × schemaVersion"
+            self._diagnostics.add("several_writers", example=example)
 
     def _skip(self, position: int) -> int:
         return _SPACE.match(self._text, position).end()  # type: ignore[union-attr]  # it matches nothing too
