@@ -20,8 +20,9 @@ export function createHeader({store, place, theme}) {
   function update(changed) {
     if (!changed.has("window") && !changed.has("theme")) return
     const busy_devices = derived.device_time.filter((row) => row.span_ns !== null)
-    chips.hidden = busy_devices.length === 0
-    setContent(chips, ...busy_devices.map(deviceChip))
+    const nothing = trace.activities.count === 0 ? "No GPU activity in this trace: times are those of the host." : null
+    chips.hidden = busy_devices.length === 0 && nothing === null
+    setContent(chips, nothing && element("span", {class: "gpuviz-muted"}, nothing), busy_devices.map(deviceChip))
   }
 
   function deviceChip(row) {
