@@ -127,6 +127,13 @@ def test_bad_metadata_costs_itself(tmp_path: Path) -> None:
     assert trace.meta.t0_unix_ns == 4005
 
 
+def test_bad_metadata_at_the_end_is_no_truncation(tmp_path: Path) -> None:
+    tail = ',\n"a": "said "no" to everything that was asked of it"\n}'
+    trace = load_text(tmp_path, '{"traceEvents": [' + GOOD + "]" + tail)
+    assert names(trace) == ["aten::add"]
+    assert codes(trace) == {"metadata_unreadable": 1}
+
+
 def test_bad_metadata_on_the_same_line_as_the_events(tmp_path: Path) -> None:
     trace = load_text(tmp_path, '{"INFO": "a"b", "traceEvents": [' + GOOD + "]}")
     assert names(trace) == ["aten::add"]

@@ -93,15 +93,15 @@ class TraceText:
                 key, position = self._scan(text, start)
                 colon = _COLON.match(text, position)
                 if not isinstance(key, str) or colon is None:
-                    raise ValueError("no key")
+                    raise StopIteration(position)
                 position = colon.end()
                 is_array = text[position : position + 1] == "["
                 if not (key == "traceEvents" and is_array):
                     value, self._position = self._scan(text, position)
                     self.metadata.setdefault(key, value)
-            except _UNREADABLE:
+            except _UNREADABLE as error:
                 self._notes.clear()
-                self._lose_member(start)
+                self._lose_member(start, _may_be_cut(error, len(text)))
                 continue
             self._commit()
             if key == "traceEvents" and is_array:
@@ -109,15 +109,19 @@ class TraceText:
                 self._position = position + 1
                 yield from self._elements()
 
-    def _lose_member(self, start: int) -> None:
+    def _lose_member(self, start: int, may_be_cut: bool) -> None:
         """Go on at the next member that begins a line: writers put each on a line of its own."""
         found = _NEXT_MEMBER.search(self._text, start + 1)
-        if found is None:
+        last_brace = self._text.rfind("}", start)
+        if found is not None:
+            self._count("metadata_unreadable", start)
+            self._position = found.end()
+        elif may_be_cut or last_brace < 0:
             self._truncated(start)
             self._position = len(self._text)
         else:
             self._count("metadata_unreadable", start)
-            self._position = found.end()
+            self._position = last_brace
 
     def _elements(self) -> Iterator[Event]:
         """The events of an array. Its closing bracket may be missing: the format allows that."""
@@ -206,14 +210,9 @@ class TraceText:
         near = text[start : start + _NEAR]
         try:
             value, length = self._scan(near, 0)
-        except StopIteration as error:
-            if error.value < len(near) - _LONGEST_TOKEN:
+        except _UNREADABLE as error:
+            if not _may_be_cut(error, len(near)):
                 raise
-        except json.JSONDecodeError as error:
-            if error.pos < len(near) - _LONGEST_TOKEN and not error.msg.startswith("Unterminated string"):
-                raise
-        except _UNREADABLE:
-            pass
         else:
             if length < len(near):
                 return value, start + length
@@ -274,3 +273,12 @@ class TraceText:
         if not self._diagnostics.count("file_truncated"):
             left = len(self._text[start:].encode())
             self._diagnostics.add("file_truncated", example=f"{left} bytes of an incomplete part at the end")
+
+
+def _may_be_cut(error: Exception, length: int) -> bool:
+    """Whether the scanner failed because the text (of this length) ends, and not for what stands in it."""
+    if isinstance(error, StopIteration):
+        return bool(error.value >= length - _LONGEST_TOKEN)
+    if isinstance(error, json.JSONDecodeError):
+        return error.pos >= length - _LONGEST_TOKEN or error.msg.startswith("Unterminated string")
+    return False
