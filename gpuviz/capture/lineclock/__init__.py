@@ -5,6 +5,6 @@ time) → call stack. A CUPTI record needs no Python on its way for that: it bri
 """
 
 from gpuviz.capture.lineclock.clock import LineClock
-from gpuviz.capture.lineclock.record import LineIntervals, LineRecord, ShortLine
+from gpuviz.capture.lineclock.record import LineIntervals, LineRecord, ShortPlace
 
-__all__ = ["LineClock", "LineIntervals", "LineRecord", "ShortLine"]
+__all__ = ["LineClock", "LineIntervals", "LineRecord", "ShortPlace"]

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import get_ident
+from time import time_ns
 from types import CodeType
 
 from gpuviz.capture.lineclock.short_lines import MEASURE, SIFT, STAMP, ShortLines
-from gpuviz.capture.lineclock.stamps import Stamps
+from gpuviz.capture.lineclock.stamps import LOOK, Stamps
 from gpuviz.capture.lineclock.uninterrupted import leave_traceback, without_check_at_start
 
 _events = sys.monitoring.events
@@ -38,41 +39,57 @@ def make_callbacks(
     pens = stamps.pens
     sequence = stamps.sequence
 
+    full = LOOK * stamps.width
+
+    def look() -> None:
+        short_lines.look(stamps.log_of_this_thread())
+
     def recover(error: BaseException, what: int) -> bool:
-        """Whether the exception was ours: a thread that is new, or that has used up its grant. Then the stamp is
-        written here."""
-        kind = type(error)
-        if kind is KeyError or kind is StopIteration:
-            log = stamps.log_of_this_thread()
-            stamps.write(log, what)
-            if kind is KeyError:
-                stamps.renew_pen(log)
-            else:
-                short_lines.look(log)
-            return True
+        """Whether the exception was ours: a thread that is new, whose stamp is then written here, or no memory."""
         log = stamps.log_of_this_thread()
-        if kind is MemoryError:
+        if type(error) is KeyError:
+            stamps.write(log, what)
+            return True
+        if type(error) is MemoryError:
             stamps.close(log)
             return True
         stamps.repair(log)
         leave_traceback(error)
         return False
 
+    def take_back(what: int) -> None:
+        """An exception in place of the return: the function is yet to be left by it, and must not be left twice."""
+        pending = pens.get(get_ident())
+        if pending and pending[1 - stamps.width] == what:
+            del pending[-stamps.width :]
+
+    def enter_first(code: CodeType) -> object:
+        """Code that is met for the first time, or that is not recorded."""
+        what = see(code)
+        if what is None:
+            return DISABLE
+        stamps.write(stamps.log_of_this_thread(), what)
+        return None
+
     def on_line(code: CodeType, line: int) -> None:
         try:
-            ticks, put = pens[get_ident()]
-            put(next(ticks))
-            put(line)
+            pending = pens[get_ident()]
+            pending.append(time_ns())
+            pending.append(line)
+            if len(pending) >= full:
+                look()
         except BaseException as error:
             if not recover(error, line):
                 raise
 
     def on_line_with_sequence(code: CodeType, line: int) -> None:
         try:
-            ticks, put = pens[get_ident()]
-            put(next(ticks))
-            put(line)
-            put(sequence())  # type: ignore[misc]
+            pending = pens[get_ident()]
+            pending.append(time_ns())
+            pending.append(line)
+            pending.append(sequence())  # type: ignore[misc]
+            if len(pending) >= full:
+                look()
         except BaseException as error:
             if not recover(error, line):
                 raise
@@ -80,24 +97,28 @@ def make_callbacks(
     def on_line_measured(code: CodeType, line: int) -> None:
         try:
             ident = get_ident()
-            ticks, put = pens[ident]
-            put(next(ticks))
-            put(line)
+            pending = pens[ident]
+            pending.append(time_ns())
+            pending.append(line)
             if sequence is not None:
-                put(sequence())
+                pending.append(sequence())
             if ident == short_lines.measured_ident:
                 short_lines.codes.append(code)
+            if len(pending) >= full:
+                look()
         except BaseException as error:
             if not recover(error, line):
                 raise
 
     def on_line_sifted(code: CodeType, line: int) -> object:
         try:
-            ticks, put = pens[get_ident()]
-            put(next(ticks))
-            put(line)
+            pending = pens[get_ident()]
+            pending.append(time_ns())
+            pending.append(line)
             if sequence is not None:
-                put(sequence())
+                pending.append(sequence())
+            if len(pending) >= full:
+                look()
             return DISABLE if (id(code), line) in short_lines.short else None
         except BaseException as error:
             if not recover(error, line):
@@ -107,15 +128,17 @@ def make_callbacks(
     def on_enter(code: CodeType, offset: int) -> object:
         what = 0
         try:
-            what = entered.get(id(code)) or see(code) or 0
-            if not what:
-                return DISABLE
-            ticks, put = pens[get_ident()]
-            put(next(ticks))
-            put(what)
+            what = entered[id(code)]
+            pending = pens[get_ident()]
+            pending.append(time_ns())
+            pending.append(what)
             if sequence is not None:
-                put(sequence())
+                pending.append(sequence())
+            if len(pending) >= full:
+                look()
         except BaseException as error:
+            if type(error) is KeyError and not what:
+                return enter_first(code)
             if not recover(error, what):
                 raise
         return None
@@ -125,11 +148,13 @@ def make_callbacks(
         try:
             what = entered.get(id(code)) or see(code) or 0
             if what:
-                ticks, put = pens[get_ident()]
-                put(next(ticks))
-                put(what)
+                pending = pens[get_ident()]
+                pending.append(time_ns())
+                pending.append(what)
                 if sequence is not None:
-                    put(sequence())
+                    pending.append(sequence())
+                if len(pending) >= full:
+                    look()
         except BaseException as error:
             if not recover(error, what):
                 raise
@@ -140,13 +165,16 @@ def make_callbacks(
             what = entered.get(id(code), 0)
             if not what:
                 return DISABLE
-            ticks, put = pens[get_ident()]
-            put(next(ticks))
-            put(what + 1)
+            pending = pens[get_ident()]
+            pending.append(time_ns())
+            pending.append(what + 1)
             if sequence is not None:
-                put(sequence())
+                pending.append(sequence())
+            if len(pending) >= full:
+                look()
         except BaseException as error:
             if not recover(error, what + 1):
+                take_back(what + 1)
                 raise
         return None
 
@@ -155,11 +183,13 @@ def make_callbacks(
         try:
             what = entered.get(id(code), 0)
             if what:
-                ticks, put = pens[get_ident()]
-                put(next(ticks))
-                put(what + 1)
+                pending = pens[get_ident()]
+                pending.append(time_ns())
+                pending.append(what + 1)
                 if sequence is not None:
-                    put(sequence())
+                    pending.append(sequence())
+                if len(pending) >= full:
+                    look()
         except BaseException as error:
             if not recover(error, what + 1):
                 raise

@@ -7,12 +7,13 @@ import sys
 import weakref
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable
+from time import time_ns
 from types import CodeType, FrameType
 
 from gpuviz.capture.backend import CellOf
 from gpuviz.capture.lineclock.callbacks import make_callbacks
-from gpuviz.capture.lineclock.record import LineRecord, ShortLine
-from gpuviz.capture.lineclock.short_lines import STAMP, ShortLines
+from gpuviz.capture.lineclock.record import LineRecord, ShortPlace
+from gpuviz.capture.lineclock.short_lines import STAMP, ShortLines, Switches
 from gpuviz.capture.lineclock.stamps import Stamps, decode, entered
 from gpuviz.capture.lineclock.usercode import LINES, CodePlace, UserCode
 from gpuviz.errors import CaptureError
@@ -28,9 +29,11 @@ _monitoring = sys.monitoring
 _events = sys.monitoring.events
 # Seen everywhere, and switched off for each place in library code at its first sight. (PY_UNWIND and PY_THROW cannot
 # be: returning DISABLE from them is an error that removes the callback.)
-_GLOBAL_EVENTS = _events.PY_START | _events.PY_RESUME | _events.PY_UNWIND | _events.PY_THROW
-# Asked for only where code is recorded: that spares library code half of its first sights.
-_FUNCTION_EVENTS = _events.PY_RETURN | _events.PY_YIELD
+_START_EVENTS = _events.PY_START | _events.PY_RESUME
+_GLOBAL_EVENTS = _START_EVENTS | _events.PY_UNWIND | _events.PY_THROW
+# Asked for where code is recorded. The ends of functions are not seen elsewhere: that spares library code half of its
+# first sights. The starts are asked for here too, so that they can be switched off and on globally (`_unmute_all`).
+_FUNCTION_EVENTS = _START_EVENTS | _events.PY_RETURN | _events.PY_YIELD
 _LINE_EVENTS = _FUNCTION_EVENTS | _events.LINE
 
 _MOST_CODES = 1_000_000
@@ -41,21 +44,29 @@ class LineClock:
     """Stamps which line of which cell or file runs, in every thread, from `start` to `stop`.
 
     `cell_of` must not raise; it is asked once per file. `lines_in` names packages whose lines are stamped too.
-    Nothing stays registered after `stop`.
+    `sequence_numbers`: note autograd's next number with each stamp, where torch is loaded (a fifth more per stamp), for
+    a backend that knows the numbers of backward work. Nothing stays registered after `stop`.
     """
 
     def __init__(
-        self, cell_of: CellOf, lines_in: Iterable[str] = (), *, memory_bytes: int = DEFAULT_MEMORY_BYTES
+        self,
+        cell_of: CellOf,
+        lines_in: Iterable[str] = (),
+        *,
+        sequence_numbers: bool = False,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
     ) -> None:
         self._user_code = UserCode(cell_of, lines_in)
         self._memory_bytes = memory_bytes
+        self._sequence_numbers = sequence_numbers
         self._tool: int | None = None
         self._problem: str | None = "the line clock was not started"
         self._stamps = Stamps(memory_bytes, None)
-        self._short_lines = ShortLines(self._stamps, self._use, self._rearm)
+        self._short_lines = self._make_short_lines()
         self._codes: list[CodeType] = []
         self._places: list[CodePlace] = []
         self._entered: dict[int, int] = {}
+        self._muted: dict[int, int] = {}
         self._suspended: list[weakref.ref[CodeType]] = []
         self._lock = allocate_lock()
         self._callbacks: dict[str, Callable[..., object]] = {}
@@ -65,9 +76,10 @@ class LineClock:
         """Begin. Without a free tool id the record will hold no lines and say why."""
         if self._tool is not None:
             raise CaptureError("Tried to start a line clock: it runs already. Stop it, or make another one.")
-        self._stamps = Stamps(self._memory_bytes, _sequence_number_function())
-        self._short_lines = ShortLines(self._stamps, self._use, self._rearm)
-        self._codes, self._places, self._entered, self._suspended, self._record = [], [], {}, [], None
+        self._stamps = Stamps(self._memory_bytes, _sequence_number_function() if self._sequence_numbers else None)
+        self._short_lines = self._make_short_lines()
+        self._codes, self._places, self._suspended, self._record = [], [], [], None
+        self._entered, self._muted = {}, {}
         self._tool = _take_tool_id()
         if self._tool is None:
             self._problem = _no_tool_id()
@@ -94,34 +106,34 @@ class LineClock:
         if self._record is None:
             self._stamps.finish()
             short = [
-                ShortLine(self._places[decode(self._entered[code])[0]].file, line, times)
-                for (code, line), times in self._short_lines.flagged.items()
+                ShortPlace(self._places[index].name, self._places[index].file, line, times)
+                for (index, line), times in self._short_lines.flagged.items()
             ]
             cells = dict(self._user_code.cells)
-            self._record = LineRecord(self._stamps.logs, self._stamps.width, self._places, cells, short, self._problem)
+            self._record = LineRecord(self._stamps, self._places, cells, short, self._problem)
             # Keep none of the user's code alive.
-            self._codes, self._entered, self._callbacks = [], {}, {}
-            self._short_lines = ShortLines(self._stamps, self._use, self._rearm)
+            self._codes, self._entered, self._muted, self._callbacks = [], {}, {}, {}
+            self._short_lines = self._make_short_lines()
         return self._record
 
     def _release(self) -> None:
         tool, self._tool = self._tool, None
         if tool is None:
             return
-        self._short_lines.stop()
-        self._unregister(tool)
-        _clocks.discard(self)
+        try:
+            self._short_lines.stop()
+        finally:
+            self._unregister(tool)
+            _clocks.discard(self)
 
     def _unregister(self, tool: int) -> None:
         _monitoring.set_events(tool, 0)
-        for code in self._codes:
-            _monitoring.set_local_events(tool, code, 0)
-        for reference in self._suspended:
-            # The interpreter cleans a code object when it runs next, or when its local events change.
-            suspended = reference()
-            if suspended is not None:
-                _monitoring.set_local_events(tool, suspended, _events.LINE)
-                _monitoring.set_local_events(tool, suspended, 0)
+        suspended = (reference() for reference in self._suspended)
+        for code in (*self._codes, *suspended):
+            # The interpreter cleans a code object when it runs next, or at once when its local events change.
+            if code is not None:
+                _monitoring.set_local_events(tool, code, _events.LINE)
+                _monitoring.set_local_events(tool, code, 0)
         for event in (*_events_of(_GLOBAL_EVENTS), *_events_of(_LINE_EVENTS)):
             _monitoring.register_callback(tool, event, None)
         _monitoring.free_tool_id(tool)
@@ -142,7 +154,7 @@ class LineClock:
                 self._suspended.append(weakref.ref(code))
             return None
         tool = self._tool
-        if tool is None:
+        if tool is None or id(code) in self._muted:
             return None
         with self._lock:  # two threads may meet the same code
             if id(code) not in self._entered:
@@ -172,13 +184,55 @@ class LineClock:
         if tool is not None:
             _monitoring.register_callback(tool, _events.LINE, self._callbacks[state])
 
-    def _rearm(self, code: CodeType) -> None:
+    def _make_short_lines(self) -> ShortLines:
+        switches = Switches(self._use, self._index_of, self._rearm_lines, self._mute, self._unmute_all)
+        return ShortLines(self._stamps, switches)
+
+    def _index_of(self, code: CodeType) -> int:
+        index = self._muted.get(id(code))
+        return decode(self._entered[id(code)])[0] if index is None else index
+
+    def _rearm_lines(self, codes: Iterable[CodeType]) -> None:
         """Switch all lines of this code on again, and no more than that (`restart_events` would do it for every
         tool)."""
         tool = self._tool
-        if tool is not None:
-            _monitoring.set_local_events(tool, code, _FUNCTION_EVENTS)
-            _monitoring.set_local_events(tool, code, _LINE_EVENTS)
+        if tool is None:
+            return
+        for code in codes:
+            if id(code) not in self._muted:
+                _monitoring.set_local_events(tool, code, _FUNCTION_EVENTS)
+                _monitoring.set_local_events(tool, code, _LINE_EVENTS)
+
+    def _mute(self, index: int) -> None:
+        """Treat a function like library code. Where it runs just now, its end will not be stamped."""
+        tool = self._tool
+        code = self._codes[index]
+        if tool is not None and self._entered.pop(id(code), None) is not None:
+            self._muted[id(code)] = index
+            self._stamps.mutes.append((time_ns(), index))
+            _monitoring.set_local_events(tool, code, 0)
+
+    def _unmute_all(self) -> None:
+        """Functions that were switched off are seen again.
+
+        Their start is asked for globally, and was switched off by DISABLE, which only a change of the events that
+        apply to the code takes back: so the starts are switched off globally for a moment. Code that is recorded asks
+        for its starts itself and misses none; all other code sees no change, because the interpreter looks at it when
+        it runs next.
+        """
+        tool = self._tool
+        if tool is None:
+            return
+        muted, self._muted = self._muted, {}
+        _monitoring.set_events(tool, _GLOBAL_EVENTS & ~_START_EVENTS)
+        for index in muted.values():
+            _monitoring.set_local_events(tool, self._codes[index], _events.LINE)
+        _monitoring.set_events(tool, _GLOBAL_EVENTS)
+        for key, index in muted.items():
+            self._entered[key] = entered(index)
+            level = self._places[index].level
+            events = _LINE_EVENTS if level == LINES else _FUNCTION_EVENTS
+            _monitoring.set_local_events(tool, self._codes[index], events)
 
 
 _SUSPENDABLE = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR

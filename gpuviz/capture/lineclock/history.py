@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from gpuviz.capture.lineclock.stamps import ThreadLog, decode
+from gpuviz.capture.lineclock.stamps import ThreadLog, decode, left
 
 NO_NODE = -1
 
@@ -57,9 +57,13 @@ class ThreadHistory:
         return cls(nothing, nothing, nothing, None, None, None)
 
 
-def build_history(log: ThreadLog, width: int, first_lines: Sequence[int], tree: PathTree) -> ThreadHistory:
-    """Follow one thread. `first_lines`: of each code, the line of a function that was just entered."""
+def build_history(
+    log: ThreadLog, width: int, mutes: Sequence[tuple[int, int]], first_lines: Sequence[int], tree: PathTree
+) -> ThreadHistory:
+    """Follow one thread. `mutes`: when a function was switched off, (time, code index) in order of time;
+    `first_lines`: of each code, the line of a function that was just entered."""
     stamps = np.frombuffer(log.stamps, dtype=np.int64).reshape(-1, width) if log.stamps else np.empty((0, width), int)
+    stamps = _leave_muted(stamps, mutes)
     # The wall clock may be set back; an as-of join needs times in order.
     times = np.maximum.accumulate(stamps[:, 0])
     what = stamps[:, 1]
@@ -84,6 +88,16 @@ def build_history(log: ThreadLog, width: int, first_lines: Sequence[int], tree: 
         end_ns=log.full_at_ns,
         final_sequence=log.final_sequence,
     )
+
+
+def _leave_muted(stamps: Ints, mutes: Sequence[tuple[int, int]]) -> Ints:
+    """A function that was switched off while it ran has not stamped its end: it ends there and then."""
+    if not mutes or not len(stamps):
+        return stamps
+    ends = np.zeros((len(mutes), stamps.shape[1]), dtype=np.int64)
+    ends[:, 0] = [time for time, _ in mutes]
+    ends[:, 1] = [left(code_index) for _, code_index in mutes]
+    return np.insert(stamps, np.searchsorted(stamps[:, 0], ends[:, 0], side="right"), ends, axis=0)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gpuviz.capture.backend import CellSource
 from gpuviz.capture.lineclock.history import NO_NODE, Ints, PathTree, ThreadHistory, build_history
-from gpuviz.capture.lineclock.stamps import ThreadLog
+from gpuviz.capture.lineclock.stamps import Stamps
 from gpuviz.capture.lineclock.usercode import FUNCTION, CodePlace
 from gpuviz.capture.recording import Stack, StackFrame
 
@@ -25,12 +25,14 @@ _THREAD_MASK = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class ShortLine:
-    """A line that was found too short to hold a launch and was not seen for (up to) 50 ms, `times` times. What runs
-    there nevertheless counts for the line before it."""
+class ShortPlace:
+    """A line, or a whole function (`line` is None), that was found too short to hold a launch and was not seen for (up
+    to) 50 ms, `times` times. What runs there nevertheless counts for the line before it, or for the line that called
+    the function. `file` may be that of a cell."""
 
+    function: str
     file: str
-    line: int
+    line: int | None
     times: int
 
 
@@ -60,28 +62,29 @@ class LineRecord:
     """What a `LineClock` has seen.
 
     A stack id is a number of this record, -1 for "no user code was running, or it is not known". `cells`: key in the
-    frames of the stacks (the ``co_filename``) → cell. `short_lines`: lines that were switched off for some time.
+    frames of the stacks (the ``co_filename``) → cell. `short_places`: lines and functions that were switched off for
+    some time.
     `lost_stamps`: those that only were counted because the memory was full. `problem`: why there are no lines at all.
     """
 
     def __init__(
         self,
-        logs: Sequence[ThreadLog],
-        width: int,
+        stamps: Stamps,
         places: Sequence[CodePlace],
         cells: Mapping[str, CellSource],
-        short_lines: Sequence[ShortLine],
+        short_places: Sequence[ShortPlace],
         problem: str | None,
     ) -> None:
-        self._logs = list(logs)
-        self._width = width
+        self._logs = list(stamps.logs)
+        self._mutes = sorted(stamps.mutes)
+        self._width = width = stamps.width
         self._places = places
         self._stacks: dict[int, Stack] = {NO_NODE: ()}
         self._lines: dict[str, list[str]] = {}
         self.cells = cells
-        self.short_lines = list(short_lines)
+        self.short_places = list(short_places)
         self.problem = problem
-        self.lost_stamps = sum(next(log.lost) for log in self._logs)
+        self.lost_stamps = sum(log.lost for log in self._logs)
         self.stamps = sum(len(log.stamps) // width for log in self._logs)
         self.threads = [
             ClockedThread(log.ident & _THREAD_MASK, log.native_id, log.name, len(log.stamps) // width)
@@ -190,7 +193,7 @@ class LineRecord:
     def _histories(self) -> dict[ThreadNumbers, dict[int, ThreadHistory]]:
         """Thread → its history, by either number. Threads that had the same number one after another are joined."""
         first_lines = [place.first_line for place in self._places]
-        pairs = [(log, build_history(log, self._width, first_lines, self._tree)) for log in self._logs]
+        pairs = [(log, build_history(log, self._width, self._mutes, first_lines, self._tree)) for log in self._logs]
         by_cupti: dict[int, list[ThreadHistory]] = {}
         by_native: dict[int, list[ThreadHistory]] = {}
         for log, history in pairs:

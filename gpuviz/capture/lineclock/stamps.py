@@ -1,25 +1,21 @@
 """The packed stamps of each thread, within one bound.
 
-A stamp is two or three numbers of one array: the time, what happened, and the next autograd sequence number where
-torch is loaded. What happened is a line (its number) or, below zero, a function that was entered or left.
+A stamp is two or three numbers: the time, what happened, and, where it is asked for, the next autograd sequence number.
+What happened is a line (its number) or, below zero, a function that was entered or left. A thread appends the numbers
+to a list, which costs a third of appending them to an array, and packs the list when it holds `LOOK` stamps.
 """
 
 from __future__ import annotations
 
 import threading
-from _thread import _local
+from _thread import _local, allocate_lock
 from array import array
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count, islice
 from time import time_ns
 
-GRANT = 1024
-"""So many stamps a thread writes before it looks at itself."""
-
-type Pen = tuple[Iterator[int], Callable[[int], None]]
-"""The clock of a thread (it gives out after a grant) and the function that appends to its stamps."""
+LOOK = 256
+"""So many stamps a thread writes before it packs them and looks at itself."""
 
 
 def entered(code_index: int) -> int:
@@ -39,32 +35,35 @@ def decode(what: int) -> tuple[int, bool]:
 
 @dataclass(eq=False)
 class ThreadLog:
-    """The stamps of one thread. `full_at_ns`: from then on stamps were only counted."""
+    """The stamps of one thread: packed, and `pending`. `full_at_ns`: from then on stamps were only counted."""
 
     ident: int
     native_id: int | None
     name: str
     stamps: array[int] = field(default_factory=lambda: array("q"))
+    pending: list[int] = field(default_factory=list)
     full_at_ns: int | None = None
     final_sequence: int | None = None
-    lost: Iterator[int] = field(default_factory=count)
+    lost: int = 0
 
 
 class Stamps:
-    """The logs of all threads. `pens` is what the callbacks use: native thread → its pen, absent before its first
-    stamp."""
+    """The logs of all threads. `pens` is what the callbacks use: thread → its pending stamps, absent before its first
+    stamp. `mutes`: (time, code index) of functions that were switched off: they leave no stamp when they end."""
 
     def __init__(self, memory_bytes: int, sequence: Callable[[], int] | None) -> None:
         self.sequence = sequence
         self.width = 2 if sequence is None else 3
-        self.pens: dict[int, Pen] = {}
+        self.pens: dict[int, list[int]] = {}
         self.logs: list[ThreadLog] = []
+        self.mutes: list[tuple[int, int]] = []
         self._current: dict[int, ThreadLog] = {}
         self._seeded: dict[int, ThreadLog] = {}
         self._resting: dict[tuple[int, int], ThreadLog] = {}
         self._farewells = _local()
+        self._lock = allocate_lock()
         # What an array holds beyond its elements (an eighth at most, CPython's array_resize) is part of the bound.
-        self._granted, self._bound = 0, memory_bytes * 8 // 9 // (8 * self.width)
+        self._packed, self._bound = 0, memory_bytes * 8 // 9 // 8
 
     def seed(self, ident: int, frames: list[tuple[int, int]]) -> None:
         """The (code index, line) of the functions that run in this thread already, outermost first."""
@@ -73,7 +72,7 @@ class Stamps:
         now = time_ns()
         for code_index, line in frames:
             for what in (entered(code_index), line):
-                log.stamps.extend((now, what, 0)[: self.width])
+                log.pending.extend((now, what, 0)[: self.width])
         self.logs.append(log)
         self._seeded[ident] = log
 
@@ -89,36 +88,44 @@ class Stamps:
                 self.logs.append(log)
             log.native_id = native_id
             self._current[ident] = log
+            self.pens[ident] = log.pending
             self._farewells.farewell = _Farewell(self, log)
         return log
 
-    def renew_pen(self, log: ThreadLog, stamps: int = GRANT) -> None:
-        """Let the thread write so many stamps more; where the bound is reached, only count them."""
-        self._granted += stamps + 1  # one more is written slowly, when the grant is used up
-        if log.full_at_ns is None and self._granted <= self._bound:
-            self.pens[log.ident] = (islice(iter(time_ns, None), stamps), log.stamps.append)
-        else:
-            self.close(log)
-
-    def close(self, log: ThreadLog) -> None:
-        """Only count the stamps of this thread from now on."""
-        self.repair(log)
-        if log.full_at_ns is None:
-            log.full_at_ns = time_ns()
-        self.pens[log.ident] = (log.lost, deque[int](maxlen=0).append)
-
     def write(self, log: ThreadLog, what: int) -> None:
         """One stamp, slowly."""
-        if log.full_at_ns is not None:
-            next(log.lost)
-            return
-        log.stamps.extend((time_ns(), what, self.sequence() if self.sequence else 0)[: self.width])
+        log.pending.extend((time_ns(), what, self.sequence() if self.sequence else 0)[: self.width])
+
+    def pack(self, log: ThreadLog) -> float:
+        """Pack the pending stamps, or only count them where memory is full. Returns the mean ns between them."""
+        self.repair(log)
+        # An interrupt comes after a call: none can lose these stamps between the list and the array.
+        pending = log.pending[:]
+        del log.pending[:]
+        if not pending:
+            return 0.0
+        with self._lock:
+            if log.full_at_ns is None and self._packed + len(pending) > self._bound:
+                log.full_at_ns = pending[0]
+            if log.full_at_ns is None:
+                self._packed += len(pending)
+        if log.full_at_ns is None:
+            log.stamps.fromlist(pending)
+        else:
+            log.lost += len(pending) // self.width
+        return (pending[-self.width] - pending[0]) * self.width / len(pending)
+
+    def close(self, log: ThreadLog) -> None:
+        """No memory is left: only count the stamps of this thread from now on."""
+        if log.full_at_ns is None:
+            log.full_at_ns = log.pending[0] if log.pending else time_ns()
+        self.pack(log)
 
     def repair(self, log: ThreadLog) -> None:
         """Drop a stamp that an interrupt has left half written."""
-        half = len(log.stamps) % self.width
+        half = len(log.pending) % self.width
         if half:
-            del log.stamps[-half:]
+            del log.pending[-half:]
 
     def finish(self) -> None:
         """No more stamps. Notes where the sequence numbers of this thread have come to."""
@@ -126,7 +133,7 @@ class Stamps:
         if log is not None and self.sequence is not None:
             log.final_sequence = self.sequence()
         for each in self.logs:
-            self.repair(each)
+            self.pack(each)
 
     def retire(self, log: ThreadLog) -> None:
         """The thread has ended (or a thread that is not Python's has given back its Python state for now)."""
