@@ -19,6 +19,9 @@ from gpuviz.model.callpaths import FrameTable, build_call_tree
 # "torch/nn/modules/linear.py(116): forward"
 _PYTHON_NAME = r"(?s)^(.+)\((\d{1,9})\): (.*)$"
 _MODULE_PREFIX = "nn.Module: "
+# "<built-in method append of list object at 0x7f65c9f38b40>": the address differs from call to call and from run to
+# run, and would make a node of its own of each.
+_ADDRESS = r" at 0x[0-9a-fA-F]+>$"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ def _frame_ids(rows: pl.DataFrame, frames: FrameTable) -> np.ndarray[tuple[int],
 
 def _places(names: pl.DataFrame) -> Iterator[tuple[str, str, str | None, None, int | None]]:
     """Layer, function, file, cell and line of each name; a Python name holds three of them."""
+    names = names.with_columns(pl.col("name").str.replace(_ADDRESS, ">"))
     parts = names["name"].str.extract_groups(_PYTHON_NAME).struct.unnest()
     for layer, name, file, line, function in names.hstack(parts).iter_rows():
         if layer == "python" and file is not None:
