@@ -12,14 +12,15 @@ Known limits:
 - Kernels are those of eager PyTorch, one or a few for each operator. `torch.compile` is left eager, with a warning.
   CUDA graphs raise `CaptureError`; so do other parts of `torch.cuda` that are not modelled, such as clocks and power.
 - Streams do not slow each other down, and the L2 cache and the number of blocks do not change a kernel's time.
-- One GPU, one process: no NCCL, no peer copies, no DataParallel, no data exchange with CuPy, Numba or JAX.
+- One GPU, one process: no NCCL, no peer copies, no data exchange with CuPy, Numba or JAX.
 - The hooks belong to the thread that turned the simulator on. Other threads see a GPU, and CUDA work in them raises
   `CaptureError`; `pin_memory`, which data loaders call in a thread of their own, works everywhere.
 - The device draws random numbers from the generator of the CPU, `torch.Generator("cuda")` too.
 - `autocast("cuda")` follows the operator lists of `autocast("cpu")`. Recurrent layers run step by step, not as cuDNN
   does. nn.TransformerEncoderLayer leaves out its fused path of evaluation, as it does under every hook of this kind:
   values may differ from a CPU's in the last bit there. Sparse tensors stay on the host. `torch.cuda.FloatTensor(...)`
-  and the like raise `CaptureError`.
+  and the like raise `CaptureError`; nested tensors made on "cuda" and NCCL raise PyTorch's own error for a machine
+  without a GPU. What a compiled TorchScript function returns outside of captures counts as host memory.
 - An operator with tensors of both sides, an error on a GPU, runs on the device here.
 - Files of `torch.save` say that their tensors came from the CPU.
 - Names that were imported from torch.cuda before the simulator was turned on (``from torch.cuda import Event``) are

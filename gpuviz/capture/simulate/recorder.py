@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuviz.capture.ranges import thread_key
+from gpuviz.capture.ranges import RangeLog, thread_key
 from gpuviz.capture.recording import CounterSample, HostCalls
 from gpuviz.capture.simulate.clock import VirtualClock
 from gpuviz.capture.simulate.gpus import Gpu
@@ -21,7 +21,9 @@ AUTOGRAD_THREAD = "pt_autograd_0"  # what PyTorch calls the engine's thread of t
 class Recorder:
     """Collects one capture. `silent`: something of our own is going on, which a GPU would not see."""
 
-    def __init__(self, gpu: Gpu, clock: VirtualClock, loaded: set[str], stream: int, walker: StackWalker) -> None:
+    def __init__(
+        self, gpu: Gpu, clock: VirtualClock, loaded: set[str], stream: int, walker: StackWalker, ranges: RangeLog
+    ) -> None:
         import torch
 
         self.clock = clock
@@ -29,6 +31,7 @@ class Recorder:
         self._node_now: Callable[[], Any] = torch._C._current_autograd_node
         self._shapes: dict[tuple[Any, ...], str] = {}
         self.walker = walker
+        self.ranges = ranges
         self.model = OperatorModel(gpu)
         self.main_thread = thread_key()
         # pthread_self is the address of an aligned struct, so that no real thread has an odd number.

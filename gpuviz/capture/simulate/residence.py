@@ -47,13 +47,21 @@ class PinnedMemory:
 _PINNED = PinnedMemory()
 
 
-def _mark_of(tensor: Any) -> DeviceMemory | PinnedMemory | None:
+def _storage_of(tensor: Any) -> Any:
+    """Its memory; None for sparse and other layouts, which have none of their own."""
     try:
-        storage = tensor.untyped_storage()
-    except NotImplementedError:  # sparse and other layouts have no storage of their own
+        return tensor.untyped_storage()
+    except NotImplementedError:
+        from torch._C import _functorch
+
+        if _functorch.is_functorch_wrapped_tensor(tensor):  # inside torch.func.grad, torch.vmap
+            return _storage_of(_functorch.get_unwrapped(tensor))
         return None
-    mark: DeviceMemory | PinnedMemory | None = storage.__dict__.get(_MARK)
-    return mark
+
+
+def _mark_of(tensor: Any) -> DeviceMemory | PinnedMemory | None:
+    storage = _storage_of(tensor)
+    return None if storage is None else storage.__dict__.get(_MARK)
 
 
 def on_device(tensor: Any) -> bool:
@@ -123,9 +131,6 @@ class Residence:
 
     def place(self, tensor: Any) -> None:
         """The same for the memory of a tensor."""
-        try:
-            storage = tensor.untyped_storage()
-        except NotImplementedError:
-            return
-        if storage.device.type == "cpu":
+        storage = _storage_of(tensor)
+        if storage is not None and storage.device.type == "cpu":
             self.place_storage(storage)

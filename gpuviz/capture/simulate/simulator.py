@@ -103,7 +103,7 @@ class Simulator:
         # must not meet ours.
         import torch._dynamo
 
-        from gpuviz.capture.simulate import patches
+        from gpuviz.capture.simulate import named_ranges, patches
         from gpuviz.capture.simulate.copies import Copies
         from gpuviz.capture.simulate.modes import make_dispatch_mode, make_function_mode
 
@@ -113,6 +113,7 @@ class Simulator:
         machine.function_mode = make_function_mode(machine, copies.handlers())
         machine.dispatch_mode = make_dispatch_mode(machine, copies)
         patches.apply(machine, self._patcher, self._leave_child)
+        named_ranges.apply(machine, self._patcher)
         self._restorer = (_BEFORE_ALL_OTHERS, _no_tag, self._restore_storage)
         torch.serialization._package_registry.insert(0, self._restorer)
         machine.function_mode.__enter__()
@@ -185,7 +186,8 @@ class Simulator:
         machine.level, machine.place, machine.mode_is_off = 0, None, False
         machine.clock.start()
         request.ranges.clock = machine.clock.now
-        recorder = Recorder(self.gpu, machine.clock, machine.loaded, machine.stream, StackWalker(request.cell_of))
+        walker = StackWalker(request.cell_of)
+        recorder = Recorder(self.gpu, machine.clock, machine.loaded, machine.stream, walker, request.ranges)
         self._began = machine.clock.now()
         recorder.note_allocated(machine.allocator.allocated)
         machine.dispatch_mode.__enter__()

@@ -259,3 +259,18 @@ def test_sparse_tensors_stay_on_the_host() -> None:
     sparse = torch.eye(2).to_sparse().to("cuda")
     assert sparse.device.type == "cpu"
     assert torch.sparse.mm(sparse, torch.ones(2, 2, device="cuda")).sum().item() == 4
+
+
+def test_transforms_of_functions_know_the_device() -> None:
+    import torch
+
+    data = torch.ones(2, 2, device="cuda")
+    assert torch.func.grad(lambda x: (x**2).sum())(data).is_cuda
+    assert torch.vmap(lambda x: x * 2)(data).is_cuda
+
+
+def test_data_parallel_with_one_gpu_is_its_module() -> None:
+    import torch
+
+    model = torch.nn.DataParallel(torch.nn.Linear(2, 2).to("cuda"))
+    assert model(torch.ones(1, 2)).is_cuda

@@ -361,3 +361,27 @@ def test_facts_about_the_capture(capture: Capture) -> None:
     assert trace.devices["sm_count"].to_list() == [132]
     assert trace.counters.filter(series="allocated device memory")["value"].max() == 512
     assert "modelled" in repr(trace)
+
+
+def test_names_that_the_program_gives_are_ranges(capture: Capture) -> None:
+    import torch
+
+    data = torch.ones(3, device="cuda", requires_grad=True)
+    updates = torch.optim.SGD([data])
+
+    def body() -> None:
+        with torch.profiler.record_function("forward"):
+            loss = data.sum()
+        torch.cuda.nvtx.range_push("backward")
+        loss.backward()
+        torch.cuda.nvtx.range_pop()
+        updates.step()
+
+    trace = capture(body)
+    kinds = dict(zip(trace.ranges["name"], trace.ranges["kind"], strict=True))
+    assert kinds["forward"] == kinds["Optimizer.step#SGD.step"] == "annotation"
+    assert kinds["backward"] == "nvtx"
+    assert trace.ranges.filter(timing="ok").height == trace.ranges.height
+    span = trace.ranges.filter(name="forward").row(0, named=True)
+    call = trace.host_calls.filter(name="aten::sum").row(0, named=True)
+    assert span["start_ns"] <= call["start_ns"] < call["end_ns"] <= span["end_ns"]
