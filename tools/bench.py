@@ -21,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gpuviz
+import gpuviz.formats
+import gpuviz.view.html  # imports are not part of any figure
 
 COLUMNS = (
     f"{'trace':44}{'kernels':>9}{'json':>9}{'load':>9}{'÷ json':>8}{'device':>9}{'save':>9}{'reopen':>9}{'page':>9}"
