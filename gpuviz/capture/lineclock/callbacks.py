@@ -10,7 +10,7 @@ from time import time_ns
 from types import CodeType
 
 from gpuviz.capture.lineclock.short_lines import MEASURE, SIFT, STAMP, ShortLines
-from gpuviz.capture.lineclock.stamps import LOOK, Stamps
+from gpuviz.capture.lineclock.stamps import LOOK, OFFSET_BITS, Stamps
 from gpuviz.capture.lineclock.uninterrupted import leave_traceback, without_check_at_start
 
 _events = sys.monitoring.events
@@ -38,7 +38,6 @@ def make_callbacks(
     """
     pens = stamps.pens
     sequence = stamps.sequence
-
     full = LOOK * stamps.width
 
     def look() -> None:
@@ -63,12 +62,12 @@ def make_callbacks(
         if pending and pending[1 - stamps.width] == what:
             del pending[-stamps.width :]
 
-    def enter_first(code: CodeType) -> object:
+    def enter_first(code: CodeType, offset: int) -> object:
         """Code that is met for the first time, or that is not recorded."""
         what = see(code)
         if what is None:
             return DISABLE
-        stamps.write(stamps.log_of_this_thread(), what)
+        stamps.write(stamps.log_of_this_thread(), what - (offset << OFFSET_BITS))
         return None
 
     def on_line(code: CodeType, line: int) -> None:
@@ -138,26 +137,35 @@ def make_callbacks(
                 look()
         except BaseException as error:
             if type(error) is KeyError and not what:
-                return enter_first(code)
+                return enter_first(code, 0)
+            if not recover(error, what):
+                raise
+        return None
+
+    def on_resume(code: CodeType, offset: int) -> object:
+        what = 0
+        try:
+            what = entered[id(code)] - (offset << OFFSET_BITS)
+            pending = pens[get_ident()]
+            pending.append(time_ns())
+            pending.append(what)
+            if sequence is not None:
+                pending.append(sequence())
+            if len(pending) >= full:
+                look()
+        except BaseException as error:
+            if type(error) is KeyError and not what:
+                return enter_first(code, offset)
             if not recover(error, what):
                 raise
         return None
 
     def on_throw(code: CodeType, offset: int, exception: BaseException) -> None:
-        what = 0
         try:
-            what = entered.get(id(code)) or see(code) or 0
-            if what:
-                pending = pens[get_ident()]
-                pending.append(time_ns())
-                pending.append(what)
-                if sequence is not None:
-                    pending.append(sequence())
-                if len(pending) >= full:
-                    look()
+            on_resume(code, offset)  # but without its answer: DISABLE is an error here
         except BaseException as error:
-            if not recover(error, what):
-                raise
+            leave_traceback(error)
+            raise
 
     def on_leave(code: CodeType, offset: int, value: object) -> object:
         what = 0
@@ -196,13 +204,14 @@ def make_callbacks(
 
     on_stamped_line = on_line if sequence is None else on_line_with_sequence
     for function in (
-        on_line, on_line_with_sequence, on_line_measured, on_line_sifted, on_enter, on_throw, on_leave, on_unwind
+        on_line, on_line_with_sequence, on_line_measured, on_line_sifted, on_enter, on_resume, on_throw,
+        on_leave, on_unwind,
     ):  # fmt: skip
         without_check_at_start(function)
     return Callbacks(
         by_event={
             _events.PY_START: on_enter,
-            _events.PY_RESUME: on_enter,
+            _events.PY_RESUME: on_resume,
             _events.PY_THROW: on_throw,
             _events.PY_RETURN: on_leave,
             _events.PY_YIELD: on_leave,

@@ -15,7 +15,7 @@ from gpuviz.capture.lineclock.callbacks import make_callbacks
 from gpuviz.capture.lineclock.record import LineRecord, ShortPlace
 from gpuviz.capture.lineclock.short_lines import STAMP, ShortLines, Switches
 from gpuviz.capture.lineclock.stamps import Stamps, decode, entered
-from gpuviz.capture.lineclock.usercode import LINES, CodePlace, UserCode
+from gpuviz.capture.lineclock.usercode import LINES, CodePlace, UserCode, is_suspendable
 from gpuviz.errors import CaptureError
 
 DEFAULT_MEMORY_BYTES = 256 * 1024 * 1024
@@ -150,7 +150,7 @@ class LineClock:
         """The stamp of entering this code, which has been met for the first time; None where it is not recorded."""
         level = self._user_code.level(code)
         if level is None or len(self._codes) >= _MOST_CODES:
-            if code.co_flags & _SUSPENDABLE:
+            if is_suspendable(code):
                 self._suspended.append(weakref.ref(code))
             return None
         tool = self._tool
@@ -233,9 +233,6 @@ class LineClock:
             level = self._places[index].level
             events = _LINE_EVENTS if level == LINES else _FUNCTION_EVENTS
             _monitoring.set_local_events(tool, self._codes[index], events)
-
-
-_SUSPENDABLE = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 
 
 def _sequence_number_function() -> Callable[[], int] | None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from gpuviz.capture.lineclock.stamps import ThreadLog, decode, left
+from gpuviz.capture.lineclock.stamps import ThreadLog, decode, left, offset_of
+from gpuviz.capture.lineclock.usercode import CodePlace
 
 NO_NODE = -1
 
@@ -58,10 +59,9 @@ class ThreadHistory:
 
 
 def build_history(
-    log: ThreadLog, width: int, mutes: Sequence[tuple[int, int]], first_lines: Sequence[int], tree: PathTree
+    log: ThreadLog, width: int, mutes: Sequence[tuple[int, int]], places: Sequence[CodePlace], tree: PathTree
 ) -> ThreadHistory:
-    """Follow one thread. `mutes`: when a function was switched off, (time, code index) in order of time;
-    `first_lines`: of each code, the line of a function that was just entered."""
+    """Follow one thread. `mutes`: when a function was switched off, (time, code index) in order of time."""
     stamps = np.frombuffer(log.stamps, dtype=np.int64).reshape(-1, width) if log.stamps else np.empty((0, width), int)
     stamps = _leave_muted(stamps, mutes)
     # The wall clock may be set back; an as-of join needs times in order.
@@ -69,7 +69,7 @@ def build_history(
     what = stamps[:, 1]
     calls = _follow_functions(what)
     call = calls.at_stamp
-    lines = np.where(what >= 0, what, np.array([*first_lines, 0], dtype=np.int64)[calls.code[call]])
+    lines = np.where(what >= 0, what, _lines_of_entries(what, places))
     source = _latest_line(what, call)
     node = np.full(len(what), NO_NODE, dtype=np.int64)
     line = lines[source]
@@ -88,6 +88,16 @@ def build_history(
         end_ns=log.full_at_ns,
         final_sequence=log.final_sequence,
     )
+
+
+def _lines_of_entries(what: Ints, places: Sequence[CodePlace]) -> Ints:
+    """For each stamp of a function that was entered or resumed, its line at that moment; 0 for all others."""
+    lines = np.zeros(len(what), dtype=np.int64)
+    entries = np.flatnonzero((what < 0) & (what % 2 == 0))
+    unique, inverse = np.unique(what[entries], return_inverse=True)
+    of_unique = [places[decode(stamp)[0]].line_at(offset_of(stamp)) for stamp in unique.tolist()]
+    lines[entries] = np.array(of_unique, dtype=np.int64)[inverse]
+    return lines
 
 
 def _leave_muted(stamps: Ints, mutes: Sequence[tuple[int, int]]) -> Ints:

@@ -192,8 +192,7 @@ class LineRecord:
     @cached_property
     def _histories(self) -> dict[ThreadNumbers, dict[int, ThreadHistory]]:
         """Thread → its history, by either number. Threads that had the same number one after another are joined."""
-        first_lines = [place.first_line for place in self._places]
-        pairs = [(log, build_history(log, self._width, self._mutes, first_lines, self._tree)) for log in self._logs]
+        pairs = [(log, build_history(log, self._width, self._mutes, self._places, self._tree)) for log in self._logs]
         by_cupti: dict[int, list[ThreadHistory]] = {}
         by_native: dict[int, list[ThreadHistory]] = {}
         for log, history in pairs:
@@ -239,13 +238,11 @@ class LineRecord:
         if place.level == FUNCTION:
             layer, name = ("module", place.name.rpartition(".")[0]) if place.is_method else ("python", place.name)
             return (StackFrame(layer, name, file, place.cell, place.first_line),)
-        frames: tuple[StackFrame, ...] = ()
         if place.cell is not None and place.is_top_level:
-            if self._tree.parent[node] == NO_NODE:
-                frames = (StackFrame("cell", _cell_label(self.cells[place.cell]), cell=place.cell),)
+            function = StackFrame("cell", _cell_label(self.cells[place.cell]), cell=place.cell)
         else:
-            frames = (StackFrame("python", place.name, file, place.cell, place.first_line),)
-        return (*frames, StackFrame("line", self._text(place, line), file, place.cell, line))
+            function = StackFrame("python", place.name, file, place.cell, place.first_line)
+        return (function, StackFrame("line", self._text(place, line), file, place.cell, line))
 
     def _text(self, place: CodePlace, line: int) -> str:
         if place.cell is not None:

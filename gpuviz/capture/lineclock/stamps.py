@@ -19,7 +19,7 @@ LOOK = 256
 
 
 def entered(code_index: int) -> int:
-    """The stamp of a function that was entered or resumed."""
+    """The stamp of a function that was entered."""
     return -2 * code_index - 2
 
 
@@ -28,9 +28,19 @@ def left(code_index: int) -> int:
     return -2 * code_index - 1
 
 
+OFFSET_BITS = 32
+"""A generator is resumed in the middle of a line, which is not reported again. The stamp of resuming is that of
+entering, less the offset of the instruction, shifted by so many bits."""
+
+
 def decode(what: int) -> tuple[int, bool]:
     """(code index, whether it was entered) of a stamp below zero."""
-    return (-what - 1) >> 1, not what & 1
+    return (-what - 1 & (1 << OFFSET_BITS) - 1) >> 1, not what & 1
+
+
+def offset_of(what: int) -> int:
+    """Where a generator was resumed; 0 for a function that was entered."""
+    return -what - 1 >> OFFSET_BITS
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sysconfig
 from collections.abc import Iterable
@@ -21,6 +22,11 @@ _OWN_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(_
 _PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 
 
+def is_suspendable(code: CodeType) -> bool:
+    """Generators and coroutines."""
+    return bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
+
+
 @dataclass(frozen=True)
 class CodePlace:
     """What a call path needs to know of a code object, without keeping it alive."""
@@ -32,6 +38,12 @@ class CodePlace:
     level: str
     is_top_level: bool
     is_method: bool
+    lines: tuple[tuple[int, int, int | None], ...] = ()
+
+    def line_at(self, offset: int) -> int:
+        """The line of an instruction; of generators and coroutines only."""
+        found = (line for begin, end, line in self.lines if begin <= offset < end and line is not None)
+        return next(found, self.first_line)
 
 
 class UserCode:
@@ -73,6 +85,7 @@ class UserCode:
             # IPython renames the code of a cell, so that debuggers can tell cells apart.
             is_top_level=code.co_name == "<module>" or code.co_name.startswith("<cell line"),
             is_method=code.co_argcount > 0 and code.co_varnames[0] == "self",
+            lines=tuple(code.co_lines()) if is_suspendable(code) else (),
         )
 
     def _decide(self, filename: str) -> bool:
