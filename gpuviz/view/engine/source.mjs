@@ -77,6 +77,7 @@ export function createSource({store, panel}) {
   }
 
   function drawSources() {
+    const scrolled = [...text_part.querySelectorAll(".gpuviz-code")].map((code) => code.scrollTop)
     const sums = sumLines(trace, derived.line_index, derived.tree.inclusive, 0)
     const at = new Map(derived.line_index.lines.map((line, index) => [`${line.cell}:${line.line}`, index]))
     const highest = Math.max(1, ...derived.line_index.lines.map((line, index) => (line.cell >= 0 ? sums.value[index] : 0)))
@@ -91,6 +92,15 @@ export function createSource({store, panel}) {
               value: sums.value[line], node: sums.busiest[line], share: sums.value[line] / highest, is_selected: line === selected,
             })
           })))))
+    for (const [index, code] of text_part.querySelectorAll(".gpuviz-code").entries()) {
+      code.scrollTop = scrolled[index] ?? firstTimedLine(code)
+    }
+  }
+
+  // A long cell begins at the first line that has a time, with a little of what comes before it.
+  function firstTimedLine(code) {
+    const line = code.querySelector("[data-line]")
+    return line ? line.offsetTop - code.offsetTop - 2.5 * line.offsetHeight : 0
   }
 
   function sourceLine(text, number, found) {
