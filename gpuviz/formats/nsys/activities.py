@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from gpuviz.formats.nsys.database import Database
-from gpuviz.formats.nsys.gpus import NO_ID, Gpus
+from gpuviz.formats.nsys.gpus import NO_ID, Gpus, places_of
 from gpuviz.formats.nsys.layout import column
 from gpuviz.formats.nsys.lookup import Names, first_present, looked_up
 from gpuviz.model import schema
@@ -78,10 +78,7 @@ class Kinds:
 
 def work_columns(table: pl.DataFrame, name: pl.Series, gpus: Gpus) -> pl.DataFrame:
     """What all tables of GPU work have. `table` holds the raw columns and `process_id`."""
-    places = pl.DataFrame(
-        [table["process_id"], *(column(table, name) for name in ("deviceId", "contextId", "streamId"))]
-    )
-    stream_id = gpus.streams_of(places)
+    stream_id = gpus.streams_of(places_of(table))
     return pl.DataFrame(
         {
             "name": name,
@@ -173,9 +170,6 @@ def syncs(table: pl.DataFrame, gpus: Gpus) -> pl.DataFrame:
     """Waits: name, times, ids and places; what waits for what is told when their calls are known."""
     kind = pl.col("syncType").is_between(1, len(_SYNC_KINDS) - 1)
     code = table.select(pl.when(kind).then("syncType").otherwise(0)).to_series()
-    places = pl.DataFrame(
-        [table["process_id"], *(column(table, name) for name in ("deviceId", "contextId", "streamId"))]
-    )
     return pl.DataFrame(
         {
             "name": pl.Series(_SYNC_NAMES, dtype=pl.Categorical()).gather(code),
@@ -185,7 +179,7 @@ def syncs(table: pl.DataFrame, gpus: Gpus) -> pl.DataFrame:
             "correlation_id": column(table, "correlationId"),
             "sync_kind": pl.Series(_SYNC_KINDS, dtype=pl.Enum(schema.SYNC_KINDS)).gather(code),
             "device_id": gpus.devices_of(table["process_id"], column(table, "deviceId")),
-            "on_stream_id": gpus.streams_of(places),
+            "on_stream_id": gpus.streams_of(places_of(table)),
             "event_id": _meaningful(column(table, "eventId")),
             "event_sync_id": _meaningful(column(table, "eventSyncId")),
         }

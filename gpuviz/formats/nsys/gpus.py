@@ -16,6 +16,7 @@ import polars as pl
 
 from gpuviz.formats.nsys.database import Database
 from gpuviz.formats.nsys.hosts import Hosts, machine, machine_of
+from gpuviz.formats.nsys.layout import column
 from gpuviz.formats.nsys.lookup import looked_up
 from gpuviz.model import schema
 from gpuviz.model.diagnostics import Diagnostics
@@ -54,6 +55,11 @@ class Gpus:
         return looked_up(asked, self.device_rows)["device_id"]
 
 
+def places_of(table: pl.DataFrame) -> pl.DataFrame:
+    """Where the rows of a raw table lie (`PLACE`)."""
+    return pl.DataFrame([table["process_id"], *(column(table, name) for name in PLACE[1:])])
+
+
 def find_gpus(
     database: Database, hosts: Hosts, work: pl.DataFrame, named: pl.DataFrame, diagnostics: Diagnostics
 ) -> Gpus:
@@ -85,14 +91,10 @@ def find_gpus(
     users = defaultdict(set)
     for (process_id, _), key in keys.items():
         users[key].add(process_id)
-    streams, stream_rows = _streams(
-        database,
-        hosts,
-        work.join(device_rows, on=["process_id", "deviceId"], how="left", nulls_equal=True),
-        diagnostics,
-    )
-    homeless = work.filter(pl.col("deviceId").is_null())["rows"].sum()
-    diagnostics.add("event_without_place", homeless, "work without a device")
+    placed = work.join(device_rows, on=["process_id", "deviceId"], how="left", nulls_equal=True)
+    streams, stream_rows = _streams(database, hosts, placed, diagnostics)
+    homeless = work.filter(pl.col("deviceId").is_null())
+    diagnostics.add("event_without_place", int(homeless["rows"].sum()), "work without a device")
     return Gpus(
         devices=_device_table(every, facts, users),
         streams=streams,
@@ -215,7 +217,7 @@ def _streams(
         number=pl.when(pl.col("streamId").is_between(0, NO_ID - 1)).then("streamId"),
     )
     unknown = places.filter(pl.col("number").is_null())
-    diagnostics.add("event_without_place", unknown["rows"].sum(), "work without a stream")
+    diagnostics.add("event_without_place", int(unknown["rows"].sum()), "work without a stream")
     # Waits that name no stream are for a whole device.
     places = places.filter(pl.col("number").is_not_null() | (pl.col("rows") > 0))
     order = ["device_id", "process_id", "contextId", "number"]
@@ -244,13 +246,9 @@ def _streams(
 def _stream_kinds(database: Database) -> dict[tuple[Any, ...], str]:
     """(machine, pid, context, stream) → kind. Contexts name their null stream, streams say how they were made."""
     place = ("hwId", "vmId", "processId", "contextId")
-    contexts = [
-        *(
-            (row, row["nullStreamId"])
-            for row in database.small_table("TARGET_INFO_CUDA_CONTEXT_INFO", (*place, "nullStreamId"))
-        ),
-        *((row, row["streamId"]) for row in database.small_table("TARGET_INFO_CUDA_NULL_STREAM", (*place, "streamId"))),
-    ]
+    with_null = database.small_table("TARGET_INFO_CUDA_CONTEXT_INFO", (*place, "nullStreamId"))
+    null = database.small_table("TARGET_INFO_CUDA_NULL_STREAM", (*place, "streamId"))
+    contexts = [*((row, row["nullStreamId"]) for row in with_null), *((row, row["streamId"]) for row in null)]
     kinds = {(*_context(row), stream): "legacy" for row, stream in contexts}
     for row in database.small_table("TARGET_INFO_CUDA_STREAM", (*place, "streamId", "flag")):
         if row["flag"] in _STREAM_KINDS:

@@ -82,7 +82,7 @@ def find_hosts(
     keys = sorted({value >> _PID_SHIFT for value in threads | _distinct(of_processes)})
     process_ids: dict[int | None, int] = {key: row for row, key in enumerate(keys)}
     homeless = sum(ids.null_count() for ids in of_threads)
-    order: list[int | None] = sorted(threads)
+    order: list[int | None] = [*sorted(threads)]
     if homeless:
         diagnostics.add("event_without_place", homeless, "rows without globalTid: no thread")
         order.append(None)

@@ -118,9 +118,9 @@ def selections(database: Database, schema_version: str) -> dict[str, Selection]:
         if table is None or not database.has_rows(table):
             continue
         columns = database.tables[table]
-        for group in wanted.needed:
-            if not any(column in columns for column in group):
-                missing.append(f"{table}.{' or '.join(group)}")
+        missing += [
+            f"{table}.{' or '.join(group)}" for group in wanted.needed if not any(column in columns for column in group)
+        ]
         chosen[key] = Selection(
             table,
             tuple(column for column in wanted.numbers if column in columns),
@@ -150,9 +150,9 @@ def _other_calls(database: Database, taken: set[str]) -> dict[str, Selection]:
     for table, columns in database.tables.items():
         name = next((column for column in _NAME_OF_CALL if column in columns), None)
         is_call = name is not None and {"start", "end", "globalTid"} <= set(columns)
-        if is_call and name and table not in taken | known and not table.startswith(_NO_CALLS):
-            if database.find(table) == table and database.has_rows(table):
-                found[CALL_PREFIX + table] = Selection(table, ("start", "end", "globalTid", name))
+        is_new = table not in taken | known and not table.startswith(_NO_CALLS)
+        if name and is_call and is_new and database.find(table) == table and database.has_rows(table):
+            found[CALL_PREFIX + table] = Selection(table, ("start", "end", "globalTid", name))
     return found
 
 

@@ -34,10 +34,10 @@ def nvtx_texts(table: pl.DataFrame, names: Names) -> pl.Series:
 def nvtx_ranges(table: pl.DataFrame, texts: pl.Series, hosts: Hosts, diagnostics: Diagnostics) -> pl.DataFrame:
     """The rows of `ranges`, with `lane` and the times of the export."""
     event_type = table["eventType"]
-    wanted = event_type.is_in([*PUSH_POP, *START_END, *MARKS])
-    others = event_type.filter(~wanted & ~event_type.is_in(_SAID_ELSEWHERE).fill_null(False)).unique().to_list()
-    ignored = (~wanted).sum() - event_type.is_in(_SAID_ELSEWHERE).sum() if others else 0
-    diagnostics.add("record_kind_ignored", ignored, f"NVTX_EVENTS of the types {', '.join(map(str, others[:5]))}")
+    wanted = event_type.is_in([*PUSH_POP, *START_END, *MARKS]).fill_null(False)
+    others = event_type.filter(~(wanted | event_type.is_in(_SAID_ELSEWHERE).fill_null(False)))
+    kinds = ", ".join(map(str, others.unique(maintain_order=True).to_list()[:5]))
+    diagnostics.add("record_kind_ignored", len(others), f"NVTX_EVENTS of the types {kinds}")
     domains = _domains(table, texts)
     rows = pl.DataFrame(
         {
@@ -71,22 +71,20 @@ def _domains(table: pl.DataFrame, texts: pl.Series) -> pl.Series:
             "process": _process(column(table, "globalTid")),
             "domain": column(table, "domainId").fill_null(0),
             "category": column(table, "category").fill_null(0),
-            "type": table["eventType"],
-            "text": texts.cast(pl.String)
-            if table["eventType"].is_in([*_CATEGORY, *_DOMAIN]).any()
-            else pl.Series([None], dtype=pl.String).new_from_index(0, len(texts)),
         }
     )
     if rows.select(((pl.col("domain") == 0) & (pl.col("category") == 0)).all()).item():
         return pl.Series([None], dtype=pl.Categorical()).new_from_index(0, table.height)
     key = ("process", "domain", "category")
-    named_domains = {
-        row[:2]: row[2]
-        for row in rows.filter(pl.col("type").is_in(_DOMAIN)).select("process", "domain", "text").iter_rows()
-    }
-    named_categories = {
-        row[:3]: row[3] for row in rows.filter(pl.col("type").is_in(_CATEGORY)).select(*key, "text").iter_rows()
-    }
+    says = table["eventType"].is_in([*_CATEGORY, *_DOMAIN]).fill_null(False)
+    facts = rows.with_columns(type=table["eventType"], text=texts).filter(says).cast({"text": pl.String})
+    named_domains: dict[tuple[int, int], str] = {}
+    named_categories: dict[tuple[int, int, int], str] = {}
+    for process, domain, category, event_type, text in facts.iter_rows():
+        if event_type in _DOMAIN:
+            named_domains[process, domain] = text
+        else:
+            named_categories[process, domain, category] = text
     distinct = rows.select(key).unique(maintain_order=True)
     labels = []
     for process, domain, category in distinct.iter_rows():

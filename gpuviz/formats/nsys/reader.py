@@ -14,8 +14,8 @@ from gpuviz.formats.kineto.times import Timeline
 from gpuviz.formats.nsys import activities, calls, layout, links, ranges, samples
 from gpuviz.formats.nsys.about import About, read_about, schema_version
 from gpuviz.formats.nsys.calltree import Tree, build_tree
-from gpuviz.formats.nsys.database import Database, Reader
-from gpuviz.formats.nsys.gpus import NO_ID, PLACE, Gpus, devices_of_contexts, find_gpus
+from gpuviz.formats.nsys.database import Database, Reader, Selection
+from gpuviz.formats.nsys.gpus import NO_ID, PLACE, Gpus, devices_of_contexts, find_gpus, places_of
 from gpuviz.formats.nsys.hosts import Hosts, find_hosts, machine_of, nvtx_thread_names
 from gpuviz.formats.nsys.identify import check_is_export
 from gpuviz.formats.nsys.layout import column
@@ -93,7 +93,7 @@ def _columns(tables: Iterable[pl.DataFrame], names: tuple[str, ...]) -> list[pl.
 
 def _report_unread(
     database: Database,
-    chosen: Mapping[str, layout.Selection],
+    chosen: Mapping[str, Selection],
     raw: Mapping[str, pl.DataFrame],
     diagnostics: Diagnostics,
 ) -> None:
@@ -136,9 +136,7 @@ def _with_devices(
     places = {}
     for key in (*layout.GPU_WORK, layout.SYNCS, layout.CUDA_EVENTS):
         if key in raw:
-            table = raw[key]
-            shown = pl.DataFrame([table["process_id"], *(column(table, name) for name in PLACE[1:])])
-            places[key] = shown.group_by(PLACE, maintain_order=True).len("rows")
+            places[key] = places_of(raw[key]).group_by(PLACE, maintain_order=True).len("rows")
     work = pl.concat([_no_places(), *(places[key] for key in layout.GPU_WORK if key in places)])
     contexts = work.group_by("process_id", "contextId", maintain_order=True).agg(pl.col("deviceId").first())
     contexts = _contexts(database, hosts, contexts)
@@ -146,8 +144,9 @@ def _with_devices(
     for key in (layout.SYNCS, layout.CUDA_EVENTS):
         if key in raw:
             raw[key] = _on_own_device(raw[key], contexts)
-            shown = pl.DataFrame([raw[key]["process_id"], *(column(raw[key], name) for name in PLACE[1:])])
-            waiting.append(shown.unique(maintain_order=True).with_columns(rows=pl.lit(0, dtype=pl.UInt32)))
+            waiting.append(
+                places_of(raw[key]).unique(maintain_order=True).with_columns(rows=pl.lit(0, dtype=pl.UInt32))
+            )
     named = pl.concat([_peers(raw), *(_memory_places(raw, hosts))])
     every = pl.concat([work, *waiting]).group_by(PLACE, maintain_order=True).agg(pl.col("rows").sum())
     return find_gpus(database, hosts, every, named, diagnostics), raw

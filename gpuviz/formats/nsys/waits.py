@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from gpuviz.formats.kineto.tables import conform
-from gpuviz.formats.nsys.gpus import Gpus
+from gpuviz.formats.nsys.gpus import Gpus, places_of
 from gpuviz.formats.nsys.layout import column
 from gpuviz.model import schema
 
@@ -58,14 +58,11 @@ def _kinds_by_call(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _with_events(rows: pl.DataFrame, events: pl.DataFrame, gpus: Gpus) -> pl.DataFrame:
     """Waits for an event wait for what its stream did before it: eventSyncId names the record of the event."""
-    places = pl.DataFrame(
-        [events["process_id"], *(column(events, name) for name in ("deviceId", "contextId", "streamId"))]
-    )
     recorded = pl.DataFrame(
         [
             events["process_id"],
             column(events, "eventSyncId").alias("event_sync_id"),
-            gpus.streams_of(places).alias("recorded_on"),
+            gpus.streams_of(places_of(events)).alias("recorded_on"),
             column(events, "correlationId").alias("recorded_by"),
         ]
     )
