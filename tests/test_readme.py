@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_example_runs_and_leaves_what_it_says(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    example = re.findall(r"runs as a test[^\n]*\n```python\n(.*?)```", readme, re.DOTALL)[0]
     shutil.copytree(ROOT / "gpuviz" / "samples", tmp_path / "gpuviz" / "samples")
     # The copy holds no package, so the installed gpuviz (or the checkout on the path) is what is imported.
     script = tmp_path / "example" / "example.py"
