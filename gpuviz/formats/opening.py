@@ -12,9 +12,13 @@ from pathlib import Path
 from gpuviz.errors import TraceFileError
 from gpuviz.model.diagnostics import Diagnostics
 
-SUPPORTED = "a .gpuviz file, or a PyTorch (Kineto) or Chrome trace in JSON, plain or gzipped"
+SUPPORTED = (
+    "a .gpuviz file, a PyTorch (Kineto) or Chrome trace in JSON, plain or gzipped, "
+    "or an SQLite export of Nsight Systems"
+)
 
 ZIP = b"PK\x03\x04"
+SQLITE = b"SQLite format 3\x00"
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT = "\ufffd".encode()
@@ -25,11 +29,8 @@ _CHUNK = 1 << 16
 
 # First bytes, what they are, what to do.
 _SIGNATURES = (
-    (
-        b"SQLite format 3\x00",
-        "an SQLite database (Nsight Systems exports those)",
-        "This version does not read it.",
-    ),
+    # Only what was inside of gzip comes here; a plain database is read as an export of Nsight Systems.
+    (SQLITE, "an SQLite database", "Unpack it first: gunzip."),
     (b"\x28\xb5\x2f\xfd", "data compressed with zstd", "Unpack it first: zstd -d."),
     (b"BZh", "data compressed with bzip2", "Unpack it first: bunzip2."),
     (b"\xfd7zXZ\x00", "data compressed with xz", "Unpack it first: unxz."),

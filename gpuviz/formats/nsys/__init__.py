@@ -22,6 +22,7 @@ The order of the steps, one file each::
 
 from __future__ import annotations
 
+from gpuviz.formats.nsys.export import is_report, read_report
 from gpuviz.formats.nsys.reader import read
 
-__all__ = ["read"]
+__all__ = ["is_report", "read", "read_report"]
