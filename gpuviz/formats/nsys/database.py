@@ -156,7 +156,10 @@ class Database:
         """Queries that together give the rows in the order of their row ids."""
         sql = self._select(selection, "BLOB")
         try:
-            first, last = self._query(f"SELECT min(_rowid_), max(_rowid_) FROM {_quoted(selection.table)}")[0]
+            table = _quoted(selection.table)
+            # Two queries: one that asks for both ends reads every row.
+            ends = (f"(SELECT {end}(_rowid_) FROM {table})" for end in ("min", "max"))
+            first, last = self._query(f"SELECT {', '.join(ends)}")[0]
         except sqlite3.Error:  # a table without row ids
             return [sql.format(where="")]
         if first is None or last - first < _SPLIT_ROWS:

@@ -254,14 +254,13 @@ def _with_parents(host: pl.DataFrame, api: pl.DataFrame, nested: Calls) -> tuple
 
 def _with_launches(timeline: Timeline, api: pl.DataFrame, gpus: Gpus) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
     """GPU work and waits with the API call that caused them."""
-    found = links.launches(api)
+    found = links.Launches.among(api)
     work = {}
     for table in layout.GPU_WORK:
         rows = timeline.tables[table]
-        work[table] = links.link(
-            rows.with_columns(gpus.streams["device_id"].gather(rows["stream_id"]).alias("device_id")), found, api
-        )
-    return work, links.link(timeline.tables[layout.SYNCS], found, api)
+        device_id = gpus.streams["device_id"].gather(rows["stream_id"]).alias("device_id")
+        work[table] = links.link(rows.with_columns(device_id), found)
+    return work, links.link(timeline.tables[layout.SYNCS], found)
 
 
 def _activity_tables(work: Mapping[str, pl.DataFrame], tree: Tree) -> dict[str, pl.DataFrame]:
