@@ -8,8 +8,10 @@ import numpy as np
 import polars as pl
 
 from gpuviz.analysis.grouping import SUMS, Amounts
-from gpuviz.analysis.groupings import backward_sums, nodes_of_work
+from gpuviz.analysis.groupings import backward_sums
+from gpuviz.analysis.intervals import Ints
 from gpuviz.analysis.selection import Mask, ints
+from gpuviz.analysis.work import nearest
 from gpuviz.model import Trace, Window
 
 LIBRARIES = frozenset({"numpy", "torch", "triton"})
@@ -38,27 +40,40 @@ def by_line(trace: Trace, window: Window | None = None) -> pl.DataFrame:
     that is where the function begins. The other columns, and errors, as in `gpuviz.analysis.by_kernel`.
     """
     amounts = Amounts(trace, window)
-    frames = amounts.trace.frames
-    node = line_of_work(amounts)
-    frame = np.append(ints(amounts.trace.callpaths["frame_id"]), -1)[node]
-    places = frames.select("cell_id", "file", "line", "function")
-    distinct, place = np.unique(frame, return_inverse=True)
-    keys = places.select(pl.all().gather(pl.Series(distinct).replace(-1, None).cast(pl.UInt32)))
-    rows = keys.with_row_index("row").group_by("cell_id", "file", "line", "function", maintain_order=True)
-    first = rows.agg(pl.col("row"))
+    work = amounts.work
+    node = line_nodes(amounts.trace, work.callpath, work.forward)
+    distinct, place = np.unique(node, return_inverse=True)
+    rows = places_of(amounts.trace, distinct).with_row_index("row")
+    keys = rows.group_by("cell_id", "file", "line", "function", maintain_order=True).agg("row")
     number = np.empty(len(distinct), dtype=np.int64)
-    lists = first["row"].explode(empty_as_null=True).to_numpy()
-    number[lists] = np.repeat(np.arange(first.height), first["row"].list.len().to_numpy())
+    members = keys["row"].list.len().to_numpy()
+    rows_of_keys = [row for rows_of_key in keys["row"].to_list() for row in rows_of_key]
+    number[rows_of_keys] = np.repeat(np.arange(keys.height), members)
     group = number[place]
-    others = {"backward_ns": backward_sums(amounts, group, first.height)}
-    return amounts.table(first.drop("row"), group, others).select(SCHEMA.names())
+    others = {"backward_ns": backward_sums(amounts, group, keys.height)}
+    return amounts.table(keys.drop("row"), group, others).select(SCHEMA.names())
 
 
-def line_of_work(amounts: Amounts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The call path of the line of each activity, as `by_line` chooses it; -1 where there is none."""
-    own, any_line = own_lines(amounts.trace)
-    best = nodes_of_work(amounts, own, forward=True)
-    return np.where(best >= 0, best, nodes_of_work(amounts, any_line, forward=True))
+def line_nodes(trace: Trace, callpath: Ints, forward: Ints) -> Ints:
+    """The call path of the line of each activity, as `by_line` chooses it; -1 where there is none.
+
+    `callpath`, `forward`: its own call path and that of its forward work, -1 for none.
+    """
+    own, any_line = own_lines(trace)
+    frame = ints(trace.callpaths["frame_id"])
+    result = np.full(len(callpath), -1, dtype=np.int64)
+    for wanted in (any_line, own):
+        found = nearest(trace, wanted[frame] if len(frame) else np.empty(0, dtype=np.bool_))
+        for paths in (callpath, forward):
+            result = np.where(found[paths] >= 0, found[paths], result)
+    return result
+
+
+def places_of(trace: Trace, node: Ints) -> pl.DataFrame:
+    """cell_id, file, line and function of each call path; nulls for -1."""
+    frame = np.append(ints(trace.callpaths["frame_id"]), -1)[node]
+    index = pl.Series(frame, dtype=pl.Int64).replace(-1, None).cast(pl.UInt32)
+    return trace.frames.select(pl.col("cell_id", "file", "line", "function").gather(index))
 
 
 def own_lines(trace: Trace) -> tuple[Mask, Mask]:
