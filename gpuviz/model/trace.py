@@ -150,11 +150,11 @@ class Trace:
     def window(self, start_ns: int, end_ns: int) -> Self:
         """The rows that touch ``[start_ns, end_ns)``, uncut, with `meta.window` set.
 
-        Ids stay the ids of the whole trace. The launches of kept activities are kept, and so are activities of these
-        launches that ran before the window (which of a graph's activities came first must stay known), so that every
-        analysis of the windowed trace gives what the same analysis of the whole trace gives for that window. Rows
-        without usable times are left out. `TraceError` when the window is empty, or wider than the window that this
-        trace was cut to before.
+        Ids stay the ids of the whole trace. The launches of kept activities are kept, and launches whose work is still
+        queued when the window ends; of kept calls all activities are kept (which of a graph's activities came first
+        must stay known, and what was queued). So every analysis of the windowed trace gives what the same analysis of
+        the whole trace gives for that window. Rows without usable times are left out. `TraceError` when the window is
+        empty, or wider than the window that this trace was cut to before.
         """
         if end_ns <= start_ns:
             raise TraceError(
@@ -171,12 +171,15 @@ class Trace:
         )
         touches = touches.fill_null(False)
         tables = {name: self.table(name).filter(touches) for name in schema.INTERVAL_TABLES}
-        launches = pl.concat([tables[name]["api_id"] for name in schema.ACTIVITY_TABLES]).drop_nulls().unique()
-        launched = pl.col("api_id").is_in(launches.implode()).fill_null(False)
-        earlier = launched & (pl.col("timing") == "ok") & (pl.col("start_ns") < start_ns)
+        calls = pl.concat([tables[name]["api_id"] for name in (*schema.ACTIVITY_TABLES, "api_calls")])
+        begun = self.api_calls.filter(pl.col("start_ns") < start_ns)["api_id"]
         for name in schema.ACTIVITY_TABLES:
-            tables[name] = self.table(name).filter(touches | earlier)
-        tables["api_calls"] = self.api_calls.filter(touches | launched)
+            later = self.table(name).filter((pl.col("timing") == "ok") & (pl.col("start_ns") >= end_ns))["api_id"]
+            calls = pl.concat([calls, later.filter(later.is_in(begun.implode()))])
+        kept = pl.col("api_id").is_in(calls.drop_nulls().unique().implode()).fill_null(False)
+        for name in schema.ACTIVITY_TABLES:
+            tables[name] = self.table(name).filter(touches | (kept & (pl.col("timing") == "ok")))
+        tables["api_calls"] = self.api_calls.filter(kept)
         tables["counters"] = self.counters.filter(pl.col("time_ns").is_between(start_ns, end_ns, closed="left"))
         return self.replace(meta=replace(self.meta, window=(start_ns, end_ns)), **tables)
 

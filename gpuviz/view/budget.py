@@ -31,7 +31,10 @@ def within_budget(trace: Trace, budget: int = BOX_BUDGET) -> tuple[Trace, str | 
             f"only the first {duration_text(cut)} of {duration_text(trace.meta.end_ns)} are shown "
             f"({limit:,} of {len(starts):,} GPU activities); use trace.window(start_ns, end_ns) for the rest"
         )
-        trace = trace.window(0, max(cut, 1))
+        end = max(cut, 1)
+        trace = trace.window(0, end)
+        begun = {name: trace.table(name).filter(pl.col("start_ns") < end) for name in schema.ACTIVITY_TABLES}
+        trace = trace.replace(**begun)  # without what was only queued by then
     others = sum(trace.table(name).height for name in schema.INTERVAL_TABLES if name != "host_calls")
     room = max(budget - others, 0)
     calls = trace.host_calls

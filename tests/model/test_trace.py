@@ -90,17 +90,24 @@ def test_a_window_keeps_rows_uncut_and_launches_of_what_it_keeps() -> None:
     trace = trace_from_text(DRAWN)
     cut = trace.window(5_000, 6_500)
     assert cut.meta.window == (5_000, 6_500)
-    assert cut.kernels.select("name", "start_ns", "end_ns").rows() == [("A", 2_000, 6_000), ("B", 6_000, 8_000)]
+    kept = [("A", 2_000, 6_000), ("B", 6_000, 8_000), ("C", 9_000, 10_000)]
+    assert cut.kernels.select("name", "start_ns", "end_ns").rows() == kept, "A and B run, C is queued"
     assert cut.api_calls["api_id"].to_list() == [0, 1, 2], "launches of A and B, and the call that runs at 6 µs"
     assert cut.streams.equals(trace.streams)
     assert cut.callpaths.equals(trace.callpaths)
     assert cut.validate() is cut
 
 
-def test_a_window_keeps_earlier_activities_of_a_graph_launch() -> None:
-    trace = trace_from_text("thread 1: G.....\nstream 7: .AABBC\nG -> ABC")
-    assert trace.window(4_000, 5_000).kernels["name"].to_list() == ["A", "B"]
-    assert trace.window(1_000, 2_000).kernels["name"].to_list() == ["A"]
+def test_a_window_keeps_all_activities_of_a_graph_launch() -> None:
+    trace = trace_from_text("thread 1: G.....H\nstream 7: .AABBC.D\nG -> ABC\nH -> D")
+    assert trace.window(4_000, 5_000).kernels["name"].to_list() == ["A", "B", "C"]
+    assert trace.window(6_000, 7_000).kernels["name"].to_list() == ["D"]
+
+
+def test_a_window_keeps_what_is_queued_throughout() -> None:
+    cut = trace_from_text("thread 1: A..B....\nstream 7: ......AB").window(3_000, 5_000)
+    assert cut.kernels["name"].to_list() == ["A", "B"]
+    assert cut.window(1_000 + 3_000, 5_000).api_calls["api_id"].to_list() == [0, 1]
 
 
 @pytest.mark.parametrize("window", [(3_000, 3_000), (4_000, 1_000)])
