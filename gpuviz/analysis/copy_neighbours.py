@@ -31,7 +31,11 @@ class Queued(NamedTuple):
     end: Ints
 
     def at(self, places: Ints | Mask) -> Queued:
-        """The work at these places."""
+        """The work at these places; of truths, where they hold."""
+        if places.dtype == np.bool_:
+            if places.all():
+                return self
+            places = np.flatnonzero(places)
         return Queued(
             self.row[places],
             self.stream[places],
