@@ -25,17 +25,23 @@ TRIES = 5
 MOST_OF_STDLIB = 0.6
 """The whole trace may take this share of what fetching its columns takes the standard library."""
 
-KERNEL_COLUMNS = """start end deviceId contextId greenContextId streamId correlationId globalPid demangledName shortName
-    mangledName launchType cacheConfig registersPerThread gridX gridY gridZ blockX blockY blockZ staticSharedMemory
-    dynamicSharedMemory localMemoryPerThread localMemoryTotal gridId sharedMemoryExecuted graphNodeId
-    sharedMemoryLimitConfig graphId""".split()
-COPY_COLUMNS = """start end deviceId contextId greenContextId streamId correlationId globalPid bytes copyKind
-    deprecatedSrcId srcKind dstKind srcDeviceId srcContextId dstDeviceId dstContextId migrationCause graphNodeId
-    virtualAddress copyCount""".split()
-API_COLUMNS = "start end eventClass globalTid correlationId nameId returnValue callchainId".split()
-NVTX_COLUMNS = "start end eventType rangeId category color text globalTid endGlobalTid textId domainId".split()
+# Column names, separated by blanks.
+KERNEL_COLUMNS = (
+    "start end deviceId contextId greenContextId streamId correlationId globalPid demangledName shortName mangledName "
+    "launchType cacheConfig registersPerThread gridX gridY gridZ blockX blockY blockZ staticSharedMemory "
+    "dynamicSharedMemory localMemoryPerThread localMemoryTotal gridId sharedMemoryExecuted graphNodeId "
+    "sharedMemoryLimitConfig graphId"
+)
+COPY_COLUMNS = (
+    "start end deviceId contextId greenContextId streamId correlationId globalPid bytes copyKind deprecatedSrcId "
+    "srcKind dstKind srcDeviceId srcContextId dstDeviceId dstContextId migrationCause graphNodeId virtualAddress "
+    "copyCount"
+)
+API_COLUMNS = "start end eventClass globalTid correlationId nameId returnValue callchainId"
+NVTX_COLUMNS = "start end eventType rangeId category color text globalTid endGlobalTid textId domainId"
 FIRST_PID, FIRST_NS, STEP_NS = (1 << 48) | (144 << 24), 60_111_418_026, 5_000
 NAMES = 200
+SHAPE = (None, 1, 1, 18, 93600, 1, 1, 128, 1, 1, 0, 1024, 0, 250871808)
 
 
 def generate(path: Path, activities: int) -> None:
@@ -43,7 +49,8 @@ def generate(path: Path, activities: int) -> None:
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
 
-    def fill(table: str, columns: list[str], rows: Iterator[tuple[object, ...]], text: str = "") -> None:
+    def fill(table: str, names: str, rows: Iterator[tuple[object, ...]], text: str = "") -> None:
+        columns = names.split()
         listed = ", ".join(f'"{name}" {"TEXT" if name == text else "INTEGER"}' for name in columns)
         connection.execute(f'CREATE TABLE "{table}" ({listed})')
         connection.executemany(f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})', rows)
@@ -58,29 +65,28 @@ def generate(path: Path, activities: int) -> None:
         gpu = index % 2
         return gpu, gpu + 1, None, 7 + 8 * gpu, index // 2 + 1, FIRST_PID + (gpu << 24)
 
+    def thread(index: int) -> int:
+        gpu = index % 2
+        return FIRST_PID + (gpu << 24) + 144 + gpu
+
     fill(
         "CUPTI_ACTIVITY_KIND_KERNEL",
         KERNEL_COLUMNS,
         (
-            (*times(index), *place(index), index % NAMES, index % NAMES, None, 1, 1, 18, 93600, 1, 1, 128, 1, 1)
-            + (0, 1024, 0, 250871808, index, 32768, None, 0, None)
+            (*times(index), *place(index), index % NAMES, index % NAMES, *SHAPE, index, 32768, None, 0, None)
             for index in kernels
         ),
     )
     fill(
         "CUPTI_ACTIVITY_KIND_MEMCPY",
         COPY_COLUMNS,
-        (
-            (*times(index), *place(index), 4096, 1 + index % 2, None, index % 3, 2, *[None] * 8)
-            for index in copies
-        ),
+        ((*times(index), *place(index), 4096, 1 + index % 2, None, index % 3, 2, *[None] * 8) for index in copies),
     )
     fill(
         "CUPTI_ACTIVITY_KIND_RUNTIME",
         API_COLUMNS,
         (
-            (start - 3_000, start - 1_000, 0, FIRST_PID + ((index % 2) << 24) + 144 + index % 2)
-            + (index // 2 + 1, NAMES + (index % 4 == 0), 0, None)
+            (start - 3_000, start - 1_000, 0, thread(index), index // 2 + 1, NAMES + (index % 4 == 0), 0, None)
             for index in range(activities)
             for start, _ in [times(index)]
         ),
@@ -144,7 +150,9 @@ def main() -> int:
         found = {name: seconds(work) for name, work in ways.items()}
     base = found["stdlib fetchall"]
     for name, (wall, cpu) in found.items():
-        print(f"{name:18} {wall:6.2f} s wall, {cpu:6.2f} s CPU; {wall / base[0]:.2f} and {cpu / base[1]:.2f} of fetchall")
+        print(
+            f"{name:18} {wall:6.2f} s wall, {cpu:6.2f} s CPU; {wall / base[0]:.2f} and {cpu / base[1]:.2f} of fetchall"
+        )
     return 0 if found["trace, adbc"][1] <= MOST_OF_STDLIB * base[1] else 1
 
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from gpuviz.formats.nsys.header import check_whole, refusal
+from gpuviz.formats.nsys.header import UNREADABLE, check_whole, refusal
 from gpuviz.model.diagnostics import Diagnostics
 
 type Reader = Literal["adbc", "stdlib"]
@@ -37,6 +37,7 @@ _SPLIT_ROWS = 200_000
 """A table with more rows is read in parts, one thread each."""
 _FETCH_ROWS = 1 << 16
 _IDS_PER_QUERY = 10_000
+_LONGEST_REASON = 200
 _SMALLEST_ROW_BYTES = 6
 """Of a row without columns: cell pointer, two lengths, row id, header size; each column needs one byte more."""
 _VERSIONED = re.compile(r"(.+)_V\d+")
@@ -71,7 +72,7 @@ class Database:
         try:
             self.tables = self._read_tables()
             self._is_utf8 = self._query("PRAGMA encoding")[0][0] == b"UTF-8"
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             self.close()
             raise self._damaged(error) from error
 
@@ -98,13 +99,14 @@ class Database:
 
     def count(self, table: str) -> int:
         """How many rows there are."""
-        return int(self.query(f"SELECT count(*) FROM {_quoted(table)}")[0][0])
+        limit = self._most_rows(table)
+        return int(self.query(f"SELECT count(*) FROM (SELECT 1 FROM {_quoted(table)} LIMIT {limit})")[0][0])
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of a small query, text as UTF-8 bytes; `TraceFileError` where the file is damaged."""
         try:
             return self._query(sql)
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             raise self._damaged(error) from error
 
     def small_table(self, name: str, columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -160,7 +162,7 @@ class Database:
             # Two queries: one that asks for both ends reads every row.
             ends = (f"(SELECT {end}(_rowid_) FROM {table})" for end in ("min", "max"))
             first, last = self._query(f"SELECT {', '.join(ends)}")[0]
-        except sqlite3.Error:  # a table without row ids
+        except UNREADABLE:  # a table without row ids
             return [sql.format(where="")]
         if first is None or last - first < _SPLIT_ROWS:
             return [sql.format(where="")]
@@ -216,7 +218,7 @@ class Database:
                 chunks = []
                 while rows := cursor.fetchmany(_FETCH_ROWS):
                     chunks.append(self._chunk(rows, selection))
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             raise self._damaged(error) from error
         if not chunks:
             dtypes = {**dict.fromkeys(selection.numbers, pl.Int64()), **dict.fromkeys(selection.texts, pl.String())}
@@ -312,10 +314,10 @@ class Database:
             tables[table] = tuple(column[1].decode(errors="replace") for column in columns)
         return tables
 
-    def _damaged(self, error: sqlite3.Error) -> Exception:
-        return refusal(
-            self.path, f"an SQLite database that cannot be read ({error})", "The file is damaged: export it again."
-        )
+    def _damaged(self, error: Exception) -> Exception:
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        found = f"an SQLite database that cannot be read ({reason})"
+        return refusal(self.path, found, "The file is damaged: export it again.")
 
 
 def _quoted(name: str) -> str:

@@ -23,7 +23,7 @@ from gpuviz.model.trace import Trace
 SUFFIXES = (".nsys-rep", ".qdrep")
 
 # What a file of that name may be instead: an archive, an SQLite export, gzip, JSON, a pointer, the page of an error.
-_NO_REPORT = (b"PK", b"SQLite format 3\x00", b"\x1f\x8b", b"\xef\xbb\xbf", b"version https://git-lfs", b"{", b"[", b"<")
+_NO_REPORT = (b"PK", b"SQLite format 3\x00", b"\x1f\x8b", b"\xef\xbb\xbf", b"version https:", b"{", b"[", b"<")
 
 TIMEOUT_S = 600.0
 _LAST_WORDS = 400

@@ -16,6 +16,8 @@ SUPPORTED = "SQLite exports of Nsight Systems, 2020 to 2026"
 _HEADER_BYTES = 100
 _LARGEST_PAGE = 65536
 _WAL = 2
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What `sqlite3` raises for a damaged file; the second where damage got into the text of its own error."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -76,7 +78,7 @@ def _check_no_lock(path: Path) -> None:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except UNREADABLE as error:
         # Whatever else is wrong shows again, and is told, when the file is read; a file system without locks is no
         # reason to refuse a file.
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:

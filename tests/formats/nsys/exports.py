@@ -61,6 +61,10 @@ def calls(*rows: Row) -> dict[str, Sequence[Row]]:
     return {"CUPTI_ACTIVITY_KIND_RUNTIME": rows}
 
 
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 def write(
     path: Path, tables: Mapping[str, Sequence[Row]], strings: Mapping[int, Any] = STRINGS, types: str = ""
 ) -> Path:
@@ -69,10 +73,10 @@ def write(
     for table, rows in tables.items():
         full = [{**DEFAULTS.get(table, {}), **row} for row in rows]
         columns = list(dict.fromkeys(name for row in full for name in row))
-        listed = ", ".join(f'"{name}" {types}' for name in columns)
-        connection.execute(f'CREATE TABLE "{table}" ({listed})')
+        listed = ", ".join(f"{quoted(name)} {types}" for name in columns)
+        connection.execute(f"CREATE TABLE {quoted(table)} ({listed})")
         values = [[row.get(name) for name in columns] for row in full]
-        connection.executemany(f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})', values)
+        connection.executemany(f"INSERT INTO {quoted(table)} VALUES ({', '.join('?' * len(columns))})", values)
     if "StringIds" not in tables:
         connection.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
         connection.executemany("INSERT INTO StringIds VALUES (?, ?)", list(strings.items()))

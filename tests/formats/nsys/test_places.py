@@ -7,9 +7,19 @@ from pathlib import Path
 from tests.formats.nsys.exports import MACHINE, call, calls, codes, kernel, kernels, pid, tid, trace_of
 
 GPU = {
-    "vmId": MACHINE, "id": 0, "name": "NVIDIA H100", "uuid": "74e128b2-90b6", "computeMajor": 9, "computeMinor": 0,
-    "smCount": 132, "totalMemory": 85899345920, "threadsPerWarp": 32, "maxWarpsPerSm": 64,
-    "maxRegistersPerSm": 65536, "maxShmemPerSm": 233472, "memoryBandwidth": 3352320000000,
+    "vmId": MACHINE,
+    "id": 0,
+    "name": "NVIDIA H100",
+    "uuid": "74e128b2-90b6",
+    "computeMajor": 9,
+    "computeMinor": 0,
+    "smCount": 132,
+    "totalMemory": 85899345920,
+    "threadsPerWarp": 32,
+    "maxWarpsPerSm": 64,
+    "maxRegistersPerSm": 65536,
+    "maxShmemPerSm": 233472,
+    "memoryBandwidth": 3352320000000,
 }
 
 
@@ -55,9 +65,16 @@ def test_facts_of_a_device(tmp_path: Path) -> None:
 
 def test_facts_of_2020(tmp_path: Path) -> None:
     old = {
-        "deviceId": 0, "name": "Quadro GV100", "numMultiprocessors": 80, "globalMemorySize": 34087305216,
-        "computeCapabilityMajor": 7, "computeCapabilityMinor": 0, "numThreadsPerWarp": 32, "vmId": MACHINE,
-        "maxWarpsPerMultiprocessor": 64, "coreClockRate": 1627000,
+        "deviceId": 0,
+        "name": "Quadro GV100",
+        "numMultiprocessors": 80,
+        "globalMemorySize": 34087305216,
+        "computeCapabilityMajor": 7,
+        "computeCapabilityMinor": 0,
+        "numThreadsPerWarp": 32,
+        "vmId": MACHINE,
+        "maxWarpsPerMultiprocessor": 64,
+        "coreClockRate": 1627000,
     }
     trace = trace_of(
         tmp_path,

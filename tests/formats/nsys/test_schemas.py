@@ -1,4 +1,4 @@
-"""Versions of the schema: what is absent, what is missing, what a value may be; and what an export tells of its user."""
+"""Versions of the schema, values that do not fit, and what an export tells of its user."""
 
 from __future__ import annotations
 

@@ -44,7 +44,11 @@ def test_times_that_cannot_be_right(tmp_path: Path) -> None:
     ]
     trace = trace_of(tmp_path, kernels(*rows))  # type: ignore[arg-type]
     assert codes(trace) == {
-        "duration_negative": 1, "time_missing": 1, "time_not_recorded": 1, "duration_missing": 1, "end_absurd": 1,
+        "duration_negative": 1,
+        "time_missing": 1,
+        "time_not_recorded": 1,
+        "duration_missing": 1,
+        "end_absurd": 1,
         "launch_missing": 6,
     }
     assert trace.kernels.filter(timing="ok").select("start_ns", "end_ns").rows() == [(2000, 3000)]

@@ -133,8 +133,14 @@ def test_graph_mode_is_busy_time_without_kernels(tmp_path: Path) -> None:
     """The kernels inside are not recorded: the run is busy time, and no kernel."""
     graphs = {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": [kernel(5000, 9000, 120, graphId=7, graphExecId=9)]}
     modes = {"META_DATA_CAPTURE": [{"name": "PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE", "value": "Graph"}]}
-    trace = trace_of(tmp_path, kernels(kernel(1000, 2000, 99)), graphs, calls(call(900, 950, 99), call(4000, 4100, 120, nameId=5)), modes,
-                     strings={1: "k", 3: "cudaLaunchKernel", 5: "cudaGraphLaunch_v10000"})  # fmt: skip
+    trace = trace_of(
+        tmp_path,
+        kernels(kernel(1000, 2000, 99)),
+        graphs,
+        calls(call(900, 950, 99), call(4000, 4100, 120, nameId=5)),
+        modes,
+        strings={1: "k", 3: "cudaLaunchKernel", 5: "cudaGraphLaunch_v10000"},
+    )
     assert (trace.kernels.height, trace.graph_runs.height) == (1, 1)
     assert trace.graph_runs.select("name", "graph_id", "api_id").row(0) == ("graph 7", 7, 1)
     assert codes(trace) == {"graph_replay_without_kernels": 1}
