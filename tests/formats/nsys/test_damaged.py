@@ -136,12 +136,19 @@ def test_pages_that_point_to_one_page_do_not_yield_rows_without_end(tmp_path: Pa
     def page(number: int) -> slice:
         return slice((number - 1) * page_bytes, number * page_bytes)
 
+    def pointers(inner: bytearray) -> list[int]:
+        """Where the numbers of the pages below stand in an inner page."""
+        assert inner[0] == 5  # https://www.sqlite.org/fileformat2.html: an inner page of a table
+        last = 12 + 2 * int.from_bytes(inner[3:5], "big")
+        return [int.from_bytes(inner[at : at + 2], "big") for at in range(12, last, 2)]
+
+    def number_at(inner: bytearray, place: int) -> int:
+        return int.from_bytes(inner[place : place + 4], "big")
+
     inner = data[page(root)]
-    assert inner[0] == 5  # https://www.sqlite.org/fileformat2.html: an inner page of a table
-    cells = [
-        int.from_bytes(inner[at : at + 2], "big") for at in range(12, 12 + 2 * int.from_bytes(inner[3:5], "big"), 2)
-    ]
-    first, second = (int.from_bytes(inner[cell : cell + 4], "big") for cell in cells[:2])
+    inner = data[page(number_at(inner, pointers(inner)[0]))]  # the root itself has few pointers
+    cells = pointers(inner)
+    first, second = (number_at(inner, place) for place in cells[:2])
     assert len(cells) > 100
     for number, target in ((second, first), (root, second)):  # the second leaf becomes an inner page too
         for cell in cells:
