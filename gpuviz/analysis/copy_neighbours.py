@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ import polars as pl
 
 from gpuviz.analysis.intervals import Ints
 from gpuviz.analysis.selection import KERNEL_TABLES, Mask, ints
-from gpuviz.analysis.work import Work
+from gpuviz.analysis.work import Work, by_name
 from gpuviz.model import Trace
 
 NONE = -1
@@ -79,7 +78,7 @@ def launches_of(trace: Trace, highest: int) -> Launches:
     known, synchronous = np.zeros(highest + 2, dtype=np.bool_), np.zeros(highest + 2, dtype=np.bool_)
     start[ids[inside]] = ints(calls["start_ns"])[inside]
     known[ids[inside]] = True
-    is_synchronous = _by_name(calls["name"], lambda name: "memcpy" in name and "async" not in name)
+    is_synchronous = by_name(calls["name"], lambda name: "memcpy" in name and "async" not in name)
     synchronous[ids[inside]] = is_synchronous[inside]
     return Launches(start, known, synchronous)
 
@@ -87,8 +86,8 @@ def launches_of(trace: Trace, highest: int) -> Launches:
 def calls_around(work: Work) -> Calls:
     """The outermost calls that launch work of `work` or wait."""
     calls = _usable_calls(work.trace)
-    blocks = _by_name(calls["name"], lambda name: "synchronize" in name)
-    waits = blocks | _by_name(calls["name"], lambda name: "streamwaitevent" in name)
+    blocks = by_name(calls["name"], lambda name: "synchronize" in name)
+    waits = blocks | by_name(calls["name"], lambda name: "streamwaitevent" in name)
     ids = ints(calls["api_id"])
     highest = max(int(ids.max(initial=-1)), int(work.api.max(initial=-1)))
     launching = np.zeros(highest + 2, dtype=np.bool_)
@@ -114,16 +113,6 @@ def _usable_calls(trace: Trace) -> pl.DataFrame:
     calls = trace.api_calls
     odd = (calls["timing"] == "invalid") | calls["start_ns"].is_null()
     return calls.filter(~odd) if odd.any() else calls
-
-
-def _by_name(names: pl.Series, holds: Callable[[str], bool]) -> Mask:
-    """What holds for the lower-case name of each row, asked once per name."""
-    codes = names.to_physical().to_numpy().astype(np.int64)
-    answers = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.bool_)
-    for name, code in zip(names.unique().cast(pl.String), names.unique().to_physical(), strict=True):
-        answers[code] = holds(name.lower())
-    holds_for: Mask = answers[codes]
-    return holds_for
 
 
 def queued(work: Work, rows: Ints, launches: Launches) -> Queued:

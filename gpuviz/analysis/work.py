@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -176,3 +177,14 @@ def nearest(trace: Trace, wanted: Mask) -> Ints:
         open_ = level[found[level] < 0]
         found[open_] = found[parent[open_]]
     return np.append(found, -1)
+
+
+def by_name(names: pl.Series, holds: Callable[[str], bool]) -> Mask:
+    """What holds for the lower-case name of each row; asked once per name. False for null."""
+    distinct = names.unique().drop_nulls()
+    codes = distinct.to_physical().to_numpy().astype(np.int64)
+    answers = np.zeros(int(codes.max(initial=-1)) + 2, dtype=np.bool_)
+    answers[codes] = [holds(name.lower()) for name in distinct.cast(pl.String).to_list()]
+    numbers = names.to_physical()
+    of_row: Mask = answers[ints(numbers.cast(pl.Int64) if numbers.null_count() else numbers)]
+    return of_row

@@ -11,6 +11,7 @@ from gpuviz.analysis.findings.facts import Facts, each_device, of_span, spans_of
 from gpuviz.analysis.findings.rule import Hit, Rule
 from gpuviz.analysis.selection import usable
 from gpuviz.analysis.text import count_text, duration_text
+from gpuviz.analysis.work import by_name
 
 SHARE = 0.01
 TIME_NS = 1_000_000
@@ -110,9 +111,10 @@ def _look(kind: _Kind) -> Rule:
             time_ns = facts.exposed(device.device_id, *spans_of(rows))
             if time_ns > TIME_NS or time_ns > SHARE * device.span_ns:
                 saving = min(time_ns, _bound(facts, rows))
+                bound = f"; hiding them saves at most {duration_text(saving)}" if saving else ""
                 sentence = (
                     f"{count_text(rows.height, 'copy', 'copies')} {kind.says} left {device.name} without computing for "
-                    f"{of_span(time_ns, device)}{f'; hiding them saves at most {duration_text(saving)}' if saving else ''}"
+                    f"{of_span(time_ns, device)}{bound}"
                 )
                 yield facts.hit(device, sentence, time_ns, rows, "memcpys", rows["exposed_ns"])
 
@@ -127,9 +129,9 @@ def _bound(facts: Facts, rows: pl.DataFrame) -> int:
 
 
 def _fills(facts: Facts) -> Iterator[Hit]:
-    names = facts.trace.api_calls.select("api_id", call=pl.col("name").cast(pl.String).str.to_lowercase())
-    names = names.filter(pl.col("call").str.contains("memset") & ~pl.col("call").str.contains("async"))
-    fills = usable(facts.trace.memsets).join(names, on="api_id", how="semi", maintain_order="left")
+    calls = facts.trace.api_calls
+    synchronous = calls.filter(pl.Series(by_name(calls["name"], lambda name: "memset" in name and "async" not in name)))
+    fills = usable(facts.trace.memsets).join(synchronous, on="api_id", how="semi", maintain_order="left")
     fills = fills.join(facts.trace.streams.select("stream_id", "device_id"), on="stream_id", maintain_order="left")
     for device in each_device(facts):
         rows = fills.filter(device_id=device.device_id)

@@ -17,7 +17,7 @@ from gpuviz.analysis.grouping import Amounts
 from gpuviz.analysis.intervals import EMPTY, IntervalSet, Ints, clip, merge, overlap_length, union
 from gpuviz.analysis.selection import KERNEL_TABLES, DeviceIntervals, has_gpu_activity, ints
 from gpuviz.analysis.text import duration_text, share_text
-from gpuviz.analysis.work import cut
+from gpuviz.analysis.work import Work, cut
 from gpuviz.model import Trace, Window, schema
 
 LOST = ("records_dropped", "records_undecoded", "file_truncated", "event_unreadable", "several_writers")
@@ -103,7 +103,7 @@ class Facts:
 
     @cached_property
     def amounts(self) -> Amounts:
-        """All GPU work and its busy shares."""
+        """All GPU work."""
         return Amounts(self.trace, self.window)
 
     def kernels(self, device_id: int) -> IntervalSet:
@@ -121,6 +121,10 @@ class Facts:
     def idle_during(self, device: Device, start: Ints, end: Ints) -> int:
         """How long a device was idle while any of these intervals (by start) lasted, ns."""
         return overlap_length(self.idle(device), union(*clip(start, end, device.span)))
+
+    def clipped(self, work: Work, rows: Ints) -> IntervalSet:
+        """These rows of one table of `work`, cut to the window."""
+        return clip(work.start[rows], work.end[rows], self.window)
 
     def exposed(self, device_id: int, start: Ints, end: Ints) -> int:
         """Union of these intervals (by start) without the kernels of the device, ns; cut to the window."""

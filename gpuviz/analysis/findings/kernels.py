@@ -8,91 +8,97 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from gpuviz.analysis.by_line import line_nodes
 from gpuviz.analysis.findings.facts import Facts, each_device, of_span
 from gpuviz.analysis.findings.rule import Abstain, Hit, Rule
-from gpuviz.analysis.grouping import codes
-from gpuviz.analysis.selection import usable
+from gpuviz.analysis.intervals import union
+from gpuviz.analysis.selection import counts, exact_sums, ints, usable
 from gpuviz.analysis.text import count_text, duration_text, share_text
-from gpuviz.analysis.work import nearest
+from gpuviz.analysis.work import by_name, nearest
 
 TINY_NS = 10_000
 TINY_COUNT = 100
 TINY_SHARE = 0.01
 BUSY_SHARE = 0.5
 FLOAT32_SHARE = 0.01
+FIRST_WITH_TF32 = 8
+"""Major compute capability."""
+
 FLOAT32_GEMM = re.compile(r"(?:^|[_\W])sgemm|gemm_f32f32_f32f32_f32|_ffma_|ffma_")
 WITH_TF32 = re.compile(r"ampere_|ada_|hopper_|sm(?:8\d|9\d|1[0-2]\d)_|cutlass_(?:8\d|9\d|1[0-2]\d)_")
 
 
 def _kernels(facts: Facts) -> pl.DataFrame:
-    """Usable kernels of the window, with their device and their share of its busy time."""
+    """Usable kernels of the window; its rows are those of `Facts.amounts`."""
     work = facts.amounts.work
     rows = work.rows_of("kernels")
     kernels = usable(facts.trace.kernels)
-    if kernels.height != work.heights["kernels"]:
-        kept = pl.Series(work.activity_id[rows], dtype=pl.Int32).implode()
-        kernels = kernels.filter(pl.col("activity_id").is_in(kept))
-    return kernels.with_columns(
-        device_id=pl.Series(work.device[rows], dtype=pl.Int32),
-        busy_ns=pl.Series(facts.amounts.busy_share[rows]),
-        own_launch=pl.Series(work.first[rows]),
-    )
+    if kernels.height == work.heights["kernels"]:
+        return kernels
+    kept = pl.Series(work.activity_id[rows], dtype=pl.Int32).implode()
+    return kernels.filter(pl.col("activity_id").is_in(kept))
 
 
 def _tiny(facts: Facts) -> Iterator[Hit]:
-    tiny = _kernels(facts).filter(((pl.col("end_ns") - pl.col("start_ns")) < TINY_NS) & pl.col("own_launch"))
-    if tiny.height < TINY_COUNT:
+    """Only kernels with a launch of their own: those of a graph cost one launch together."""
+    work, rows = facts.amounts.work, facts.amounts.work.rows_of("kernels")
+    short = (work.end[rows] - work.start[rows] < TINY_NS) & work.first[rows]
+    if short.sum() < TINY_COUNT:
         return
-    line = facts.nodes(tiny)
+    paths, frame = facts.trace.callpaths, ints(facts.trace.callpaths["frame_id"])
+    line = line_nodes(facts.trace, work.callpath[rows], work.forward[rows])
     is_operator = (facts.trace.frames["layer"] == "op").to_numpy()
-    frame = facts.trace.callpaths["frame_id"].to_numpy()
-    operator = nearest(facts.trace, is_operator[frame])[tiny["callpath_id"].fill_null(-1).to_numpy()]
-    place = np.where(line >= 0, line, operator)
-    frame_of = np.append(frame, -1)[place]
-    tiny = tiny.with_columns(place=pl.Series(frame_of))
-    by_place = tiny.filter(pl.col("place") >= 0).group_by("device_id", "place", maintain_order=True)
-    many = by_place.agg(pl.len(), pl.col("busy_ns").sum()).filter(pl.col("len") >= TINY_COUNT)
+    place = np.where(line >= 0, line, nearest(facts.trace, is_operator[frame])[work.callpath[rows]])
+    frame_of_node = np.append(frame, -1)
+    frame_of = np.where(short, frame_of_node[place], -1) if paths.height else np.full(len(short), -1)
     for device in each_device(facts):
-        for row in many.filter(device_id=device.device_id).iter_rows(named=True):
-            if row["busy_ns"] > TINY_SHARE * device.span_ns:
-                rows = tiny.filter((pl.col("device_id") == device.device_id) & (pl.col("place") == row["place"]))
-                name = facts.trace.frames["function"][row["place"]]
-                mean = (rows["end_ns"] - rows["start_ns"]).mean()
-                sentence = (
-                    f"{count_text(row['len'], 'kernel')} below {duration_text(TINY_NS)} each come from one place, "
-                    f"{name} (mean {duration_text(mean)}), and take {of_span(row['busy_ns'], device)} of {device.name}"  # type: ignore[arg-type]
-                )
-                yield facts.hit(device, sentence, round(row["busy_ns"]), rows, "kernels")
+        here = np.where(work.device[rows] == device.device_id, frame_of, -1)
+        sums = exact_sums(here, work.clipped[rows], facts.trace.frames.height)
+        sizes = counts(here, facts.trace.frames.height)
+        many = np.flatnonzero(
+            (sizes >= TINY_COUNT) & (sums > TINY_SHARE * device.span_ns)
+        )  # a union is at most the sum
+        for one in many.tolist():
+            of_one = np.flatnonzero(here == one)
+            time_ns = union(*facts.clipped(work, of_one + rows.start)).length
+            if time_ns <= TINY_SHARE * device.span_ns:
+                continue
+            found = _kernels(facts)[of_one]
+            mean = int((found["end_ns"] - found["start_ns"]).sum()) / found.height
+            sentence = (
+                f"{count_text(found.height, 'kernel')} below {duration_text(TINY_NS)} each come from one place, "
+                f"{facts.trace.frames['function'][one]} (mean {duration_text(mean)}), "
+                f"and take {of_span(time_ns, device)} of {device.name}"
+            )
+            yield facts.hit(device, sentence, time_ns, found, "kernels")
 
 
 def _float32(facts: Facts) -> Iterator[Hit]:
     kernels = _kernels(facts)
-    numbers = codes(kernels["name"])
-    names = kernels["name"].unique()
-    plain = {code: bool(FLOAT32_GEMM.search(str(name))) for code, name in zip(codes(names), names, strict=True)}
-    told = {code: bool(WITH_TF32.search(str(name))) for code, name in zip(codes(names), names, strict=True)}
-    matmul = np.array([plain[code] for code in numbers.tolist()], dtype=np.bool_)
-    by_name = np.array([told[code] for code in numbers.tolist()], dtype=np.bool_)
+    matmul = by_name(kernels["name"], lambda name: bool(FLOAT32_GEMM.search(name)))
+    tells = by_name(kernels["name"], lambda name: bool(WITH_TF32.search(name)))
+    rows = facts.amounts.work.rows_of("kernels")
     unsure = []
     for device in each_device(facts):
         capability = facts.trace.devices["compute_capability"][device.device_id]
-        here = matmul & (kernels["device_id"] == device.device_id).to_numpy()
-        if capability is not None and int(capability.split(".")[0]) < 8:
+        here = matmul & (facts.amounts.work.device[rows] == device.device_id)
+        if capability is not None and int(capability.split(".")[0]) < FIRST_WITH_TF32:
             continue
         if capability is None:
-            unsure += [device.name] if (here & ~by_name).any() else []
-            here &= by_name
-        rows = kernels.filter(pl.Series(here))
-        time_ns = round(rows["busy_ns"].sum())
+            unsure += [device.name] if (here & ~tells).any() else []
+            here &= tells
+        time_ns = union(*facts.clipped(facts.amounts.work, np.flatnonzero(here) + rows.start)).length
         if time_ns > FLOAT32_SHARE * device.span_ns:
+            found = kernels.filter(pl.Series(here))
             sentence = (
-                f"{count_text(rows.height, 'matrix product')} in full float32 on {device.name}, which has TF32 units "
+                f"{count_text(found.height, 'matrix product')} in full float32 on {device.name}, which has TF32 units "
                 f"that stood by, took {of_span(time_ns, device)}"
             )
-            yield facts.hit(device, sentence, time_ns, rows, "kernels")
-            unsure = []
+            yield facts.hit(device, sentence, time_ns, found, "kernels")
     if unsure:
-        raise Abstain(f"whether {', '.join(unsure)} has TF32 units: the compute capability is not recorded")
+        raise Abstain(
+            f"the compute capability of {', '.join(unsure)} is not recorded, so that TF32 may be missing there"
+        )
 
 
 def _utilisation(facts: Facts) -> Iterator[Hit]:
@@ -131,8 +137,8 @@ RULES = (
     Rule(
         "many_tiny_kernels",
         "many tiny kernels from one place",
-        "kernels below 10 µs with a launch of their own, of one line (else operator), from 100 of them; time is their share "
-        "of the busy time; reported above 1 % of the window",
+        "kernels below 10 µs with a launch of their own, of one line (else operator), from 100 of them; "
+        "time is their union; reported above 1 % of the window",
         "Fuse them (torch.compile, foreach and fused optimisers), batch them, or replay them as a CUDA graph.",
         "Whether the time between them is lost too; the launch stages tell.",
         _tiny,
@@ -140,7 +146,7 @@ RULES = (
     Rule(
         "float32_matmul",
         "float32 matrix products without TF32",
-        "busy share of kernels whose name says float32 without tensor cores (sgemm, ffma), on devices from compute "
+        "union of kernels whose name says float32 without tensor cores (sgemm, ffma), on devices from compute "
         "capability 8.0; reported above 1 % of the window",
         "torch.set_float32_matmul_precision('high') lets them use TF32; bfloat16 (autocast) is faster still.",
         "Whether the result bears TF32's 10 bits of mantissa, and kernels whose names do not tell their type.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from operator import eq
 
 import numpy as np
 import polars as pl
@@ -12,19 +14,20 @@ from gpuviz.analysis.findings.rule import Abstain, Hit, Rule
 from gpuviz.analysis.intervals import clip, union
 from gpuviz.analysis.selection import ints, usable
 from gpuviz.analysis.text import count_text, duration_text
+from gpuviz.analysis.work import by_name
 
 WAIT_SHARE = 0.05
 LOADER_SHARE = 0.02
 ITEM_SHARE = 0.01
 ITEMS = 10
 ITEM_NAMES = ("aten::item", "aten::_local_scalar_dense")
-LOADER = "DataLoader"
+LOADER = "dataloader"
 
 
 def _host_waits(facts: Facts) -> Iterator[Hit]:
     calls = usable(facts.trace.api_calls)
-    is_wait = pl.col("name").cast(pl.String).str.to_lowercase().str.contains("synchronize")
-    waits = calls.filter(is_wait & pl.col("parent_api_id").is_null())
+    is_wait = pl.Series(by_name(calls["name"], lambda name: "synchronize" in name))
+    waits = calls.filter(is_wait & calls["parent_api_id"].is_null())
     for device in each_device(facts):
         rows = waits.filter((pl.col("start_ns") < device.span[1]) & (pl.col("end_ns") > device.span[0]))
         time_ns = facts.idle_during(device, *spans_of(rows))
@@ -39,10 +42,8 @@ def _host_waits(facts: Facts) -> Iterator[Hit]:
 
 def _items(facts: Facts) -> Iterator[Hit]:
     calls = usable(facts.trace.host_calls)
-    names = pl.col("name").cast(pl.String)
-    items = calls.filter(names == ITEM_NAMES[0])
-    if not items.height:
-        items = calls.filter(names == ITEM_NAMES[1])
+    of_name = [calls.filter(pl.Series(by_name(calls["name"], partial(eq, wanted)))) for wanted in ITEM_NAMES]
+    items = of_name[0] if of_name[0].height else of_name[1]
     if not items.height:
         return
     line, own = facts.nodes(items), ints(items["callpath_id"])
@@ -60,12 +61,11 @@ def _items(facts: Facts) -> Iterator[Hit]:
 
 
 def _loaders(facts: Facts, workers: bool) -> Iterator[Hit]:
-    wanted = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
+    wanted = "_multiprocessingdataloaderiter" if workers else "_singleprocessdataloaderiter"
     says = "waited for the workers of a DataLoader" if workers else "loaded data in the training process"
     for table in ("ranges", "host_calls"):
         rows = usable(facts.trace.table(table))
-        names = pl.col("name").cast(pl.String)
-        loads = rows.filter(names.str.contains(LOADER, literal=True) & names.str.contains(wanted, literal=True))
+        loads = rows.filter(pl.Series(by_name(rows["name"], lambda name: LOADER in name and wanted in name)))
         if not loads.height:
             continue
         if table == "ranges":
