@@ -1,7 +1,7 @@
-"""The command line: ``gpuviz info FILE``, ``gpuviz view FILE``.
+"""The command line: ``gpuviz info FILE``, ``gpuviz view FILE``, ``gpuviz report FILE``.
 
 Exit codes: 0 done; 1 a file could not be read or written (the reason is one sentence on standard error); 2 the
-command itself is wrong.
+command itself is wrong; 3 a rule of ``--fail-on`` fired.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuviz import __version__
+from gpuviz.analysis.findings import RULES, findings
 from gpuviz.errors import GpuvizError
 from gpuviz.formats import load
 from gpuviz.model import Trace
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        options.command(options)
+        return int(options.command(options) or 0)
     except GpuvizError as error:
         print(f"gpuviz: {error}", file=sys.stderr)
         return 1
@@ -37,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpuviz",
         description="Explore GPU traces.",
-        epilog="Exit codes: 0 done, 1 a file failed, 2 wrong usage.",
+        epilog="Exit codes: 0 done, 1 a file failed, 2 wrong usage, 3 a rule of --fail-on fired.",
     )
     parser.add_argument("--version", action="version", version=f"gpuviz {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -52,6 +53,23 @@ def _parser() -> argparse.ArgumentParser:
     view.add_argument("-o", "--output", metavar="PAGE", help="page to write (default: FILE's name with .html, here)")
     view.add_argument("--open", action="store_true", help="open the page in the default browser")
     view.set_defaults(command=_view)
+
+    report = commands.add_parser("report", help="what costs time and what to try, with evidence")
+    report.add_argument("file", metavar="FILE", help="a PyTorch/Kineto trace (.json, .json.gz) or a .gpuviz file")
+    form = report.add_mutually_exclusive_group()
+    form.add_argument(
+        "--markdown", dest="format", action="store_const", const="markdown", help="for an issue or a wiki"
+    )
+    form.add_argument("--json", dest="format", action="store_const", const="json", help="for machines")
+    report.add_argument(
+        "--fail-on",
+        metavar="RULE",
+        action="append",
+        default=[],
+        choices=sorted(RULES),
+        help=f"exit with 3 when this rule fires; may be given more than once: {', '.join(sorted(RULES))}",
+    )
+    report.set_defaults(command=_report, format="text")
     return parser
 
 
@@ -93,6 +111,20 @@ def _view(options: argparse.Namespace) -> None:
     print(f"wrote {page} ({page.stat().st_size / 1e6:.2f} MB)")
     if options.open:
         webbrowser.open(page.resolve().as_uri())
+
+
+def _report(options: argparse.Namespace) -> int:
+    from gpuviz.view.report import report
+
+    trace = load(options.file)
+    print(report(trace, format=options.format))
+    fired = False
+    for rule, status, sentence in findings(trace).select("rule", "status", "sentence").iter_rows():
+        if rule in options.fail_on and status == "abstained":
+            print(f"gpuviz: {rule} cannot fail: {sentence}", file=sys.stderr)
+        elif rule in options.fail_on:
+            fired = True
+    return 3 if fired else 0
 
 
 def _page_name(file: str) -> str:

@@ -4,33 +4,11 @@ from __future__ import annotations
 
 import re
 
+from gpuviz.analysis.text import count_text as count_text
+from gpuviz.analysis.text import duration_text as duration_text
+from gpuviz.analysis.text import share_text as share_text
+
 
 def natural_key(label: str) -> list[tuple[int, int, str]]:
     """Sort key that puts "stream 9" before "stream 10"."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", label) if part]
-
-
-def duration_text(nanoseconds: float | None) -> str:
-    """A duration with a fitting unit; "unknown" for None."""
-    if nanoseconds is None:
-        return "unknown"
-    size = abs(nanoseconds)
-    if size >= 1e9:
-        return f"{nanoseconds / 1e9:.3f} s"
-    if size >= 1e6:
-        return f"{nanoseconds / 1e6:.3f} ms"
-    if size >= 1e3:
-        return f"{nanoseconds / 1e3:.2f} µs"
-    return f"{nanoseconds:.0f} ns"
-
-
-def share_text(part: float | None, whole: float | None) -> str:
-    """A share in per cent; "unknown" where either is unknown or the whole is 0."""
-    if part is None or not whole:
-        return "unknown"
-    return f"{100 * part / whole:.1f} %"
-
-
-def count_text(count: int, noun: str, plural: str | None = None) -> str:
-    """ "1 kernel", "2 kernels", with thousands separated."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
