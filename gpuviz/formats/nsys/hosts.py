@@ -7,6 +7,7 @@ two containers, may be equal; the upper bits tell them apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -142,9 +143,10 @@ def _machine_names(database: Database) -> dict[int, str]:
 
 
 def _process_names(database: Database, process_ids: Mapping[int | None, int]) -> dict[str, str]:
+    """Without the folder of the program, which may tell the name of its user."""
     rows = database.small_table("PROCESSES", ("globalPid", "name"))
     return {
-        f"process {pid_of(row['globalPid'])}": str(row["name"])
+        f"process {pid_of(row['globalPid'])}": re.split(r"[/\\]", str(row["name"]))[-1]
         for row in rows
         if isinstance(row["globalPid"], int) and row["globalPid"] >> _PID_SHIFT in process_ids and row["name"]
     }

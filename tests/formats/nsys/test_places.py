@@ -141,7 +141,7 @@ def test_names_of_threads_and_processes(tmp_path: Path) -> None:
             ],
             "NVTX_EVENTS": [{"start": 1, "eventType": 39, "text": "loader", "globalTid": tid(2)}],
             "PROCESSES": [
-                {"globalPid": pid(), "pid": 4242, "name": "python3"},
+                {"globalPid": pid(), "pid": 4242, "name": "/home/alice/bin/python3"},
                 {"globalPid": pid(1), "pid": 1, "name": "init"},
             ],
         },
