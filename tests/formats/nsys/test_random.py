@@ -45,15 +45,15 @@ def exports(draw: st.DrawFn) -> dict[str, list[dict[str, Any]]]:
     unit = draw(st.sampled_from([1, 10_000]))
     threads = st.sampled_from([tid(1, 7), tid(1), tid(2)])
     tables = {
-        "CUPTI_ACTIVITY_KIND_KERNEL": rows(draw, 8, unit, unit, **on_gpu, demangledName=st.integers(1, 2)),
+        "CUPTI_ACTIVITY_KIND_KERNEL": rows(draw, 8, unit, **on_gpu, demangledName=st.integers(1, 2)),
         "CUPTI_ACTIVITY_KIND_MEMCPY": rows(
-            draw, 4, unit, unit, **on_gpu, copyKind=st.integers(0, 13), bytes=st.integers(0, 9)
+            draw, 4, unit, **on_gpu, copyKind=st.integers(0, 13), bytes=st.integers(0, 9)
         ),
-        "CUPTI_ACTIVITY_KIND_MEMSET": rows(draw, 2, unit, unit, **on_gpu, bytes=st.integers(0, 9)),
+        "CUPTI_ACTIVITY_KIND_MEMSET": rows(draw, 2, unit, **on_gpu, bytes=st.integers(0, 9)),
         "CUPTI_ACTIVITY_KIND_RUNTIME": rows(
             draw, 8, unit, globalTid=threads, correlationId=ID, nameId=st.integers(3, 4), eventClass=st.integers(0, 1)
         ),
-        "OSRT_API": rows(draw, 3, unit, unit, globalTid=threads, nameId=st.integers(1, 2)),
+        "OSRT_API": rows(draw, 3, unit, globalTid=threads, nameId=st.integers(1, 2)),
         "NVTX_EVENTS": rows(
             draw,
             6,
