@@ -85,4 +85,5 @@ class Notebook:
         """Every probe was where the record says."""
         assert self.probes
         for thread, time_ns, truth in self.probes:
-            assert self.clocked_stack(record, thread, time_ns) == truth
+            same = self.clocked_stack(record, thread, time_ns) == truth
+            assert same, f"{truth[-3:]} (the end of it) is not what the record says"
