@@ -60,9 +60,7 @@ class NativeLibraryHook(BuildHookInterface):
             self.app.display_warning(f"gpuviz: {command[0]} did not run ({error}); no library built.")
             return None
         if answer.returncode != 0:
-            self.app.display_warning(
-                f"gpuviz: {shlex.join(command)} failed; no library built.\n{answer.stderr}"
-            )
+            self.app.display_warning(f"gpuviz: {shlex.join(command)} failed; no library built.\n{answer.stderr}")
             return None
         return library
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from playwright.sync_api import Page
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +41,25 @@ class Lab:
                 capture_output=True,
             )
         return f"{self.address}/lab/tree/{name}?reset"
+
+    def open_with_kernel(self, page: Page, name: str, notebook: NotebookNode) -> None:
+        """Open a notebook in JupyterLab and wait until its kernel is there and idle, the first cell in focus."""
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        page.goto(self.write(name, notebook, trusted=True))
+        page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        for _ in range(240):
+            if self._kernel_state(name) == "idle":
+                break
+            page.wait_for_timeout(250)
+        page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=60_000)
+        page.locator(".jp-Cell .cm-content").first.click()
+
+    def _kernel_state(self, name: str) -> str | None:
+        """What the server says: JupyterLab shows "idle" for a kernel that it does not have yet."""
+        with urllib.request.urlopen(f"{self.address}/api/sessions", timeout=10) as answer:
+            sessions = json.load(answer)
+        states = [session["kernel"]["execution_state"] for session in sessions if session["path"] == name]
+        return states[0] if states else None
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,7 @@ def open_page(page: Page, trace: Trace, folder: Path, name: str = "page.html") -
     return only_output(page)
 
 
-def only_output(page: Page) -> Output:
+def only_output(page: Page, seconds: int = 30) -> Output:
     """The one output of this page, drawn."""
-    page.wait_for_selector(READY, timeout=30_000)
+    page.wait_for_selector(READY, timeout=1_000 * seconds)
     return Output(page, page.locator(READY).first)

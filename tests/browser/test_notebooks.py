@@ -60,15 +60,8 @@ def without_kernel(page: Page, address: str) -> None:
 
 def test_a_live_cell_shows_the_views(page: Page, lab: Lab) -> None:
     notebook = new_notebook(cells=[new_code_cell(LOAD + SHOW)])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     page.set_viewport_size({"width": 1400, "height": 1000})
-    page.goto(lab.write("live.ipynb", notebook, trusted=True))
-    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-    page.wait_for_selector(
-        ".jp-NotebookPanel-toolbar [data-status=idle], .jp-Notebook-ExecutionIndicator[data-status=idle]",
-        timeout=60_000,
-    )
-    page.locator(".jp-Cell .cm-content").first.click()
+    lab.open_with_kernel(page, "live.ipynb", notebook)
     page.keyboard.press("Shift+Enter")
     output = only_output(page)
     assert busy(output) == BUSY_NS
