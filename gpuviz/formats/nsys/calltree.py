@@ -17,6 +17,7 @@ import polars as pl
 from gpuviz.formats.kineto.calls import Calls, Ints
 from gpuviz.formats.nsys.calls import OVERHEAD
 from gpuviz.formats.nsys.links import ORPHANS
+from gpuviz.formats.nsys.lookup import numbered
 from gpuviz.model.callpaths import FrameTable, build_call_tree
 
 _NONE = -1
@@ -43,14 +44,12 @@ class _Paths:
 
     def add(self, parent: Ints, frame: Ints) -> Ints:
         """The path of each (parent, frame); paths are numbered in the order of their first row."""
-        rows = pl.DataFrame({"parent": parent, "frame": frame})
-        distinct = rows.unique(maintain_order=True)
-        self.parent.append(distinct["parent"].to_numpy())
-        self.frame.append(distinct["frame"].to_numpy())
-        numbers = pl.int_range(self.count, self.count + distinct.height, dtype=pl.Int64, eager=True).alias("path")
-        self.count += distinct.height
-        joined = rows.join(distinct.with_columns(numbers), on=["parent", "frame"], how="left", maintain_order="left")
-        paths: Ints = joined["path"].to_numpy()
+        frames = int(frame.max()) + 1 if len(frame) else 1
+        numbers, first = numbered((parent + 1) * frames + frame)
+        self.parent.append(parent[first])
+        self.frame.append(frame[first])
+        paths = numbers + self.count
+        self.count += len(first)
         return paths
 
 
@@ -127,12 +126,9 @@ def _call_paths(frame: Ints, in_tree: npt.NDArray[np.bool_], calls: Calls, paths
 
 def _frames(names: pl.Series, layer: str, frames: FrameTable) -> Ints:
     """The frame of each row, by its name."""
-    distinct = names.unique(maintain_order=True)
-    ids = [frames.add(layer, name) for name in distinct.to_list()]
-    numbered = pl.DataFrame({"name": distinct, "frame": pl.Series(ids, dtype=pl.Int64)})
-    joined = names.to_frame("name").join(numbered, on="name", how="left", maintain_order="left")
-    found: Ints = joined["frame"].to_numpy()
-    return found
+    numbers, first = numbered(names.to_physical().to_numpy().astype(np.int64))
+    ids = [frames.add(layer, name) for name in names.gather(first).to_list()]
+    return np.array(ids, dtype=np.int64)[numbers]
 
 
 def _joined(parts: list[Ints]) -> Ints:

@@ -147,7 +147,7 @@ class Database:
         tables = {}
         for key, selection in selections.items():
             fast = [part for part in done[key] if part is not None]
-            table = pl.concat(fast, rechunk=True) if len(fast) == len(done[key]) else None
+            table = pl.concat(fast, rechunk=False) if len(fast) == len(done[key]) else None
             typed = None if table is None else self._typed(table, selection)
             tables[key] = self._read_exactly(selection) if typed is None else typed
         return tables

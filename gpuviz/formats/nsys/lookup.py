@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from gpuviz.formats.nsys.database import Database
 from gpuviz.model.diagnostics import Diagnostics
 
+type Ints = npt.NDArray[np.int64]
+
 UNNAMED = "unnamed"
+_ROOM, _ROOM_AT_LEAST = 4, 1 << 20
 
 
 def looked_up(asked: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -27,6 +32,27 @@ def mapped(values: pl.Series, to: Mapping[int, int | None]) -> pl.Series:
     keys = pl.DataFrame({"key": list(to)}, schema={"key": values.dtype})
     rows = keys.with_columns(pl.Series("value", list(to.values()), dtype=pl.Int32))
     return looked_up(values.to_frame("key"), rows)["value"]
+
+
+def numbered(keys: Ints) -> tuple[Ints, Ints]:
+    """Equal keys have one number, in the order of their first rows; the number of each key, and these rows."""
+    if not len(keys):
+        return keys, keys
+    smallest = int(keys.min())
+    width = int(keys.max()) - smallest + 1
+    if width > _ROOM * len(keys) + _ROOM_AT_LEAST:
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        return rank[inverse], np.sort(first)
+    # A place for each key that there could be: no sort and no hash.
+    places = keys - smallest
+    first_row = np.full(width, -1, dtype=np.int64)
+    first_row[places[::-1]] = np.arange(len(keys) - 1, -1, -1)
+    rows = np.sort(first_row[first_row >= 0])
+    number = np.empty(width, dtype=np.int64)
+    number[places[rows]] = np.arange(len(rows))
+    return number[places], rows
 
 
 class Names:
