@@ -90,10 +90,37 @@ static void *writer(void *argument) {
     return NULL;
 }
 
+static const uint32_t copied[KINDS] = {[5] = 40, [10] = 208, [39] = 24, [1] = 96};
+
+/* A buffer that ends in half a record, and arrays with room for one record less than there are: memory of exactly
+ * these sizes, so that a byte too far is seen. */
+static void walk_cut_off(const uint8_t *buffer, size_t valid) {
+    for (size_t cut = 4; cut <= 36 && cut < valid; cut += 8) {
+        const size_t length = valid - cut;
+        uint8_t *exact = malloc(length);
+        memcpy(exact, buffer, length);
+        uint64_t counts[KINDS] = {0}, room[KINDS] = {0};
+        check(gpuviz_records_count(exact, length, sizes, counts) <= length, "a walk ends inside");
+        uint8_t *arrays[KINDS] = {NULL}, *targets[KINDS];
+        for (int kind = 0; kind < KINDS; kind++) {
+            if (copied[kind] != 0 && counts[kind] > 1) {
+                room[kind] = counts[kind] - 1;
+                arrays[kind] = malloc(room[kind] * copied[kind]);
+            }
+            targets[kind] = arrays[kind];
+        }
+        gpuviz_records_gather(exact, length, sizes, copied, targets, room);
+        gpuviz_records_find(exact, length, sizes, 5, NULL, 0);
+        for (int kind = 0; kind < KINDS; kind++) {
+            free(arrays[kind]);
+        }
+        free(exact);
+    }
+}
+
 /* Python: takes, walks, copies, gives back. */
 static void *reader(void *argument) {
     (void)argument;
-    static const uint32_t copied[KINDS] = {[5] = 40, [10] = 208, [39] = 24, [1] = 96};
     for (bool last = false;;) {
         size_t valid;
         uint8_t *buffer = gpuviz_pool_take(&valid);
@@ -104,6 +131,7 @@ static void *reader(void *argument) {
             last = !atomic_load(&writing);
             continue;
         }
+        walk_cut_off(buffer, valid);
         uint64_t counts[KINDS] = {0}, room[KINDS] = {0}, total = 0;
         uint8_t *arrays[KINDS] = {NULL}, *targets[KINDS];
         check(gpuviz_records_count(buffer, valid, sizes, counts) == valid, "every byte is a record's");

@@ -1,1 +1,1 @@
-"""CUPTI: the layout of its records, and the way from its buffers to arrays and back."""
+"""CUPTI: its records, the control plane, the pool of buffers, and the backend that captures with them."""

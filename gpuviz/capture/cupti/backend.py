@@ -15,7 +15,7 @@ from collections.abc import Callable
 from gpuviz.capture.assemble import assemble
 from gpuviz.capture.backend import CaptureRequest
 from gpuviz.capture.cupti.call_stacks import LineSourceFor, no_lines
-from gpuviz.capture.cupti.checks import checked_control, require_no_torch_profiler
+from gpuviz.capture.cupti.checks import checked_control, require_no_graph_capture, require_no_torch_profiler
 from gpuviz.capture.cupti.control import Control
 from gpuviz.capture.cupti.driver import CudaDriver, Driver
 from gpuviz.capture.cupti.pool import DEFAULT_BYTES, Pool
@@ -65,6 +65,7 @@ class CuptiBackend:
             raise CaptureError("Tried to start a capture with CUPTI that is running already. Stop it first.")
         began = time.perf_counter_ns()
         require_no_torch_profiler()
+        require_no_graph_capture()
         control = self._control = self._open_control()
         run = self._run = Run(control, self._open_driver(), Pool(self._memory_bytes), request, self._lines(request))
         try:

@@ -92,6 +92,26 @@ def require_no_torch_profiler() -> None:
         )
 
 
+def graph_is_being_captured() -> bool:
+    """Whether PyTorch is capturing a CUDA graph in this thread: to wait for the GPU would make that capture invalid.
+
+    Only PyTorch can be asked without a stream to ask about.
+    """
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    initialized = getattr(cuda, "is_initialized", None)
+    capturing = getattr(cuda, "is_current_stream_capturing", None)
+    return bool(initialized is not None and capturing is not None and initialized() and capturing())
+
+
+def require_no_graph_capture() -> None:
+    """Raise while a CUDA graph is being captured: nothing runs on the GPU, and what a capture has to do breaks it."""
+    if graph_is_being_captured():
+        raise CaptureError(
+            "Tried to capture with CUPTI while a CUDA graph is being captured: waiting for the GPU would make that "
+            "invalid, and nothing runs yet that could be recorded. Capture around the whole graph block, or the replay."
+        )
+
+
 def _torch_without_cuda() -> str | None:
     """A reason where the program uses a PyTorch for the CPU, and nothing that would use CUDA otherwise."""
     torch = sys.modules.get("torch")

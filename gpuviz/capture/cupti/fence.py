@@ -22,8 +22,9 @@ from gpuviz.capture.ranges import thread_key
 
 _POLL_S = 0.001
 _FLUSH_AGAIN_S = 0.05
-_QUIET_S = 0.005
-_SETTLE_S = 0.1
+# CUPTI may keep an empty buffer for each thread, so that its having some does not mean that more will come.
+_QUIET_S = 0.02
+_SETTLE_S = 0.25
 
 
 @dataclass(frozen=True)

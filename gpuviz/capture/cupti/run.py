@@ -18,6 +18,7 @@ from gpuviz.capture.backend import CaptureRequest
 from gpuviz.capture.cupti import walk
 from gpuviz.capture.cupti.allowlist import Allowlist
 from gpuviz.capture.cupti.call_stacks import Lines, LineSource, call_stacks
+from gpuviz.capture.cupti.checks import graph_is_being_captured
 from gpuviz.capture.cupti.control import Control
 from gpuviz.capture.cupti.driver import Driver
 from gpuviz.capture.cupti.fence import Fence, settle, wait_for_delivery, without_own_calls
@@ -171,17 +172,23 @@ class Run:
             settle(self._pool)
 
     def _fence(self, timeout_s: float) -> Fence:
-        try:
-            fence = wait_for_delivery(
-                self._control,
-                self._driver,
-                self._pool,
-                self._sizes,
-                self._allowlist.synchronizing,
-                timeout_s=timeout_s,
+        if graph_is_being_captured():
+            fence = Fence(
+                "A CUDA graph was being captured when this capture ended, so that the GPU could not be waited for: "
+                "records may be missing. End the capture after the graph block."
             )
-        except CuptiError as error:
-            fence = Fence(f"The records of the capture could not be asked for, and some may be missing: {error}")
+        else:
+            try:
+                fence = wait_for_delivery(
+                    self._control,
+                    self._driver,
+                    self._pool,
+                    self._sizes,
+                    self._allowlist.synchronizing,
+                    timeout_s=timeout_s,
+                )
+            except CuptiError as error:
+                fence = Fence(f"The records of the capture could not be asked for, and some may be missing: {error}")
         if fence.problem is not None:
             self.problems.append(fence.problem)
         return fence

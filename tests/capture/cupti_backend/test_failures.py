@@ -218,6 +218,24 @@ def test_no_capture_beside_a_torch_profiler(backend_of: BackendOf, monkeypatch: 
     assert cupti.registrations == 0
 
 
+def test_a_cuda_graph_that_is_being_captured_is_not_broken(
+    backend_of: BackendOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupti = FakeCupti()
+    driver = FakeDriver(cupti)
+    capturing = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: True)
+    session = Session(backend_of(cupti, driver)).start()
+    cupti.launch()
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=capturing))
+    waited = len(driver.synchronized)
+    (message,) = told(session)
+    assert "A CUDA graph was being captured" in message
+    assert session.trace.meta.dropped_records is None
+    with pytest.raises(CaptureError, match="CUDA graph is being captured"):
+        backend_of(cupti, driver).start(CaptureRequest())
+    assert len(driver.synchronized) == waited
+
+
 @pytest.mark.torch
 def test_no_capture_beside_the_real_torch_profiler(backend_of: BackendOf) -> None:
     from torch.profiler import ProfilerActivity, profile
