@@ -59,7 +59,7 @@ class Amounts:
         work = self.work
         total = float(self.busy_share.sum())
         kept = group if not len(group) or group.min() >= 0 else np.where(group < 0, groups, group)
-        busy = np.bincount(kept, weights=self.busy_share, minlength=groups)[:groups]
+        busy = np.bincount(kept, weights=self.busy_share, minlength=groups)[:groups].astype(np.float64)
         copies = work.rows_of("memcpys")
         return {
             "activities": pl.Series(counts(np.where(work.counted, group, -1), groups)),
