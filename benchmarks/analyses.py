@@ -87,6 +87,39 @@ def synthetic_trace(rows: int, seed: int = SEED, *, deep: bool = False) -> Trace
     return Trace(typed, TraceMeta(title="synthetic", end_ns=end)).validate()
 
 
+def with_ranges_and_operators(trace: Trace, steps: int = 1_000) -> Trace:
+    """The trace with steps, two levels of annotations in each, and an operator with shapes around each launch."""
+    calls = trace.api_calls
+    edges = np.linspace(0, trace.meta.end_ns, steps + 1).astype(np.int64)
+    middles = (edges[:-1] + edges[1:]) // 2
+    parts = [
+        {"kind": kind, "name": name, "start_ns": start, "end_ns": end, "depth": depth}
+        for depth, (kind, name, start, end) in enumerate(
+            (
+                ("step", "step", edges[:-1], edges[1:]),
+                ("annotation", "forward", edges[:-1], middles),
+                ("annotation", "layer", edges[:-1], (edges[:-1] + middles) // 2),
+            )
+        )
+    ]
+    ranges = pl.concat([pl.DataFrame(part) for part in parts]).sort("start_ns", "depth").with_row_index("range_id")
+    ranges = ranges.with_columns(timing=pl.lit("ok"), thread_id=pl.lit(0))
+    number = pl.col("api_id")
+    operators = calls.select(
+        host_call_id="api_id",
+        depth=pl.lit(0),
+        layer=pl.lit("op"),
+        name=pl.format("aten::op{}", number % 50),
+        start_ns="start_ns",
+        end_ns="end_ns",
+        timing="timing",
+        thread_id="thread_id",
+        input_shapes=pl.format("[[{}]]", number % 100),
+    )
+    tables = {"ranges": as_table("ranges", ranges), "host_calls": as_table("host_calls", operators)}
+    return trace.replace(api_calls=calls.with_columns(host_call_id="api_id"), **tables)
+
+
 def synthetic_tree(
     random: np.random.Generator, deep: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, np.ndarray, np.ndarray]:
@@ -158,6 +191,7 @@ def plain_tree(trace: Trace) -> list[int]:
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     trace, deep = synthetic_trace(rows), synthetic_trace(rows, deep=True)
+    annotated = with_ranges_and_operators(trace)
     start, end = (trace.kernels[column].to_numpy() for column in ("start_ns", "end_ns"))
     kernels = intervals.union(start, end)
     copies = intervals.union(*(trace.memcpys[column].to_numpy() for column in ("start_ns", "end_ns")))
@@ -184,6 +218,18 @@ def main() -> None:
         ("the same, call tree 500 deep", lambda: analysis.gpu_time(deep), None, None),
         ("cpu_time, with percentiles", lambda: analysis.cpu_time(trace), None, None),
         ("top_kernels", lambda: analysis.top_kernels(trace), None, None),
+        ("busy_share", lambda: analysis.busy_share(trace), 250, None),
+        ("by_kernel", lambda: analysis.by_kernel(trace), 250, None),
+        ("by_op", lambda: analysis.by_op(trace), 250, None),
+        ("by_module", lambda: analysis.by_module(trace), 250, None),
+        ("by_line", lambda: analysis.by_line(trace), 250, None),
+        ("by_step, 1,000 steps", lambda: analysis.by_step(annotated), 250, None),
+        ("by_range, 3 deep", lambda: analysis.by_range(annotated), 250, None),
+        ("by_shape, as many operators", lambda: analysis.by_shape(annotated), 250, None),
+        ("copy_verdicts", lambda: analysis.copy_verdicts(trace), 250, None),
+        ("copy_verdicts, a window", lambda: analysis.copy_verdicts(trace, window), None, None),
+        ("serialized_copies", lambda: analysis.serialized_copies(trace), 250, None),
+        ("findings, all rules", lambda: analysis.findings(trace), None, None),
     ]
     depth = trace.callpaths["depth"].max()
     print(f"{rows:,} activities, {trace.callpaths.height:,} call paths up to {depth} deep; ", end="")

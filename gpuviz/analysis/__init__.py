@@ -7,19 +7,38 @@ known is null. An impossible argument raises `AnalysisError`. Formulas, units, a
 they differ: docs/formulas.md.
 """
 
+from gpuviz.analysis.busy_share import busy_share
+from gpuviz.analysis.by_line import by_line
+from gpuviz.analysis.by_range import by_range, by_step
 from gpuviz.analysis.copies import copies, copy_time
+from gpuviz.analysis.copy_reasons import copy_verdicts
 from gpuviz.analysis.device_time import device_time
+from gpuviz.analysis.findings import explain as explain
+from gpuviz.analysis.findings import findings
 from gpuviz.analysis.gpu_time import cpu_time, gpu_time
+from gpuviz.analysis.groupings import by_kernel, by_module, by_op, by_shape
 from gpuviz.analysis.launches import launch_summary, launches
+from gpuviz.analysis.serialized_copies import serialized_copies
 from gpuviz.analysis.top_kernels import top_kernels
 
 __all__ = [
+    "busy_share",
+    "by_kernel",
+    "by_line",
+    "by_module",
+    "by_op",
+    "by_range",
+    "by_shape",
+    "by_step",
     "copies",
     "copy_time",
+    "copy_verdicts",
     "cpu_time",
     "device_time",
+    "findings",
     "gpu_time",
     "launch_summary",
     "launches",
+    "serialized_copies",
     "top_kernels",
 ]

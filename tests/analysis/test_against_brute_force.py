@@ -18,7 +18,10 @@ from tests.analysis.random_traces import partitions, traces, traces_and_windows
 
 type Analysis = Callable[[Trace, Window | None], pl.DataFrame]
 
-ANALYSES: dict[str, Analysis] = {name: getattr(analysis, name) for name in analysis.__all__}
+ANALYSES: dict[str, Analysis] = {
+    name: getattr(analysis, name) for name in analysis.__all__ if hasattr(brute_force, name)
+}
+"""Those with a twin in `brute_force`; the others keep the same laws in files of their own (``test_*_laws.py``)."""
 
 
 def assert_rows(found: pl.DataFrame, expected: list[dict[str, Any]]) -> None:
