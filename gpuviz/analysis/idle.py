@@ -1,0 +1,279 @@
+"""When each device was idle, and what the host was doing meanwhile."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from gpuviz.analysis.device_time import device_time
+from gpuviz.analysis.host_kinds import HOST_KINDS
+from gpuviz.analysis.host_states import HostRows, HostStates, follow, host_rows, host_states, threads_of_device
+from gpuviz.analysis.idle_as_hta import HTA_CAUSES, idle_as_hta
+from gpuviz.analysis.intervals import IntervalSet, Ints, covered_in, union
+from gpuviz.analysis.launched import UNKNOWN, Launched, launched
+from gpuviz.analysis.selection import DeviceIntervals, device_of_stream, ints, resolve_window
+from gpuviz.errors import AnalysisError
+from gpuviz.model import Trace, Window, schema
+
+CAUSES = (
+    *("queued", "overhead", "launching", "copy_call", "allocator", "collective", "sync", "data_loader", "other_call"),
+    *("operator", "python", "waiting", "nothing_recorded"),
+)
+POSITIONS = ("between", "before_first", "after_last", "no_activity")
+REPORTED_SHARE = 0.02
+
+SCHEMA = pl.Schema(
+    {
+        "device_id": pl.Int32(),
+        "stream_id": pl.Int32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "duration_ns": pl.Int64(),
+        "cause": pl.Enum(CAUSES + HTA_CAUSES),
+        "position": pl.Enum(POSITIONS),
+        "gap_start_ns": pl.Int64(),
+        "gap_end_ns": pl.Int64(),
+        "thread_id": pl.Int32(),
+        "callpath_id": pl.Int32(),
+        "doing": pl.Categorical(),
+        "file": pl.Categorical(),
+        "cell_id": pl.Int32(),
+        "line": pl.Int32(),
+    }
+)
+SUMMARY_SCHEMA = pl.Schema(
+    {
+        "device_id": pl.Int32(),
+        "stream_id": pl.Int32(),
+        "cause": pl.Enum(CAUSES + HTA_CAUSES),
+        "time_ns": pl.Int64(),
+        "share": pl.Float64(),
+        "gaps": pl.Int64(),
+        "longest_ns": pl.Int64(),
+        "reported": pl.Boolean(),
+        "reliable": pl.Boolean(),
+    }
+)
+_CAUSE_OF_KIND = np.array(
+    [CAUSES.index("launching" if kind in ("launch_call", "dispatch") else kind) for kind in HOST_KINDS]
+)
+_NOTHING = CAUSES.index("nothing_recorded")
+
+type Causes = Literal["gpuviz", "hta"]
+
+
+def idle(
+    trace: Trace, window: Window | None = None, causes: Causes = "gpuviz", *, kernel_delay_ns: int = 30_000
+) -> pl.DataFrame:
+    """When each device was idle, cut where what the host was doing changed: one row per piece, by device and time.
+
+    A gap is the time between two busy intervals (the union of all activities of the device), or between one and the
+    edge of the window; without a window the span is first start to last end. Every instant of it has one ``cause``:
+
+    - ``queued``: a launch has returned and its activity has not begun: the device (or what it waits for) is late;
+    - else, of the threads of the processes that use the device, the innermost recorded row that comes first in
+      `gpuviz.analysis.host_kinds.HOST_KINDS` (then that of the first thread), ``launch_call`` and ``dispatch`` as
+      ``launching``; ``nothing_recorded`` where no thread has one.
+
+    So Σ ``duration_ns`` of a device is its idle time of `device_time`, to the nanosecond, and disjoint windows add
+    up. ``gap_start_ns`` and ``gap_end_ns`` are those of the whole gap in the window, ``position`` where it lies among
+    the activities. ``thread_id``, ``callpath_id`` and ``doing`` (a name) say what the host was doing (when
+    ``queued``: the launch that the gap ends with); ``file`` or ``cell_id`` and ``line`` are of the nearest frame with
+    a line at or above that call path.
+
+    `causes` "hta": HTA's three classes instead, per stream (`gpuviz.analysis.idle_as_hta`), with `kernel_delay_ns`
+    as its threshold.
+
+    Null: ``stream_id`` (in HTA's classes ``position``, and what the host was doing); what the host was doing where
+    nothing is recorded. A device that was not recorded has no rows. Raises `AnalysisError` for an impossible window
+    and for unknown `causes`.
+    """
+    window = resolve_window(trace, window)
+    if causes == "hta":
+        return idle_as_hta(trace, window, kernel_delay_ns, SCHEMA)
+    if causes != "gpuviz":
+        raise AnalysisError(f"The causes {causes!r} were asked for. Choose 'gpuviz' or 'hta'.")
+    intervals = DeviceIntervals(trace, window)
+    rows = host_rows(trace, window)
+    states = host_states(rows)
+    in_flight = launched(trace, window, in_flight=True)
+    parts = []
+    for known in device_time(trace, window).iter_rows(named=True):
+        device_id = known["device_id"]
+        if known["span_ns"] is None or not known["idle_ns"]:
+            continue
+        activities = intervals.of(device_id, schema.ACTIVITY_TABLES)
+        busy = union(*activities)
+        span = window if window is not None else (int(activities.start[0]), int(activities.end.max()))
+        gaps = _complement(busy, span)
+        own = device_of_stream(trace)[in_flight.stream] == device_id
+        queue = Launched(*(column[own] for column in in_flight))
+        here = threads_of_device(trace, device_id)[rows.thread[states.row]]
+        pieces = _pieces(gaps, queue, rows, HostStates(*(column[here] for column in states)))
+        parts.append(_table(trace, device_id, pieces, gaps, busy, rows))
+    return pl.concat(parts) if parts else pl.DataFrame(schema=SCHEMA)
+
+
+class _Pieces(NamedTuple):
+    """Parts of gaps; `row` is one of `HostRows`, `call` one of `api_calls` (`UNKNOWN`: none)."""
+
+    start: Ints
+    end: Ints
+    cause: Ints
+    row: Ints
+    call: Ints
+
+
+def _piece(spans: IntervalSet, cause: Ints | int, row: Ints | int = UNKNOWN, call: Ints | int = UNKNOWN) -> _Pieces:
+    shape = len(spans.start)
+    return _Pieces(*spans, *(np.broadcast_to(np.asarray(column), shape) for column in (cause, row, call)))
+
+
+def _pieces(gaps: IntervalSet, queue: Launched, rows: HostRows, states: HostStates) -> _Pieces:
+    """The gaps, cut by cause, sorted."""
+    waits = (queue.launch_end != UNKNOWN) & (queue.launch_end < queue.gpu_start)
+    by_start = np.argsort(queue.gpu_start[waits], kind="stable")
+    starts, calls = queue.gpu_start[waits][by_start], queue.call[waits][by_start]
+    returned = np.flatnonzero(waits)[np.argsort(queue.launch_end[waits], kind="stable")]
+    on_their_way = union(queue.launch_end[returned], queue.gpu_start[returned])
+    _, _, *queued = _overlaps(gaps, on_their_way)
+    _, _, *left = _overlaps(gaps, _outside(on_their_way))
+    parts = [
+        _piece(IntervalSet(*queued), 0, call=calls[np.searchsorted(starts, queued[1])] if len(starts) else UNKNOWN)
+    ]
+    parts += _by_host(IntervalSet(*left), rows, states)
+    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    order = np.argsort(joined[0], kind="stable")
+    return _Pieces(*(column[order] for column in joined))
+
+
+def _by_host(left: IntervalSet, rows: HostRows, states: HostStates) -> list[_Pieces]:
+    """What is left of the gaps, by what the threads were doing."""
+    touched = np.flatnonzero(covered_in(left, states.start, states.end) > 0)
+    touched = touched[np.argsort(states.start[touched], kind="stable")]
+    row, start, end = (column[touched] for column in states)
+    cause, thread = _CAUSE_OF_KIND[rows.kind[row]], rows.thread[row]
+    parts = []
+    one_thread = len(np.unique(thread)) <= 1
+    # The intervals of one thread are disjoint. Of several threads, the first cause takes its time before the next.
+    rank = np.zeros_like(thread) if one_thread else rows.kind[row].astype(np.int64) * (int(thread.max()) + 1) + thread
+    for group in np.unique(rank).tolist():
+        here = np.flatnonzero(rank == group)
+        own = IntervalSet(start[here], end[here])
+        _, which, *spans = _overlaps(left, own)
+        chosen = here[which]
+        parts.append(_piece(IntervalSet(*spans), cause[chosen], row[chosen]))
+        _, _, *rest = _overlaps(left, _outside(own))
+        left = IntervalSet(*rest)
+    parts.append(_piece(left, _NOTHING))
+    return parts
+
+
+def _overlaps(first: IntervalSet, second: IntervalSet) -> tuple[Ints, Ints, Ints, Ints]:
+    """All overlaps of two sorted sets without overlaps of their own: places in both, start, end."""
+    if not len(first.start) or not len(second.start):
+        return (np.empty(0, dtype=np.int64),) * 4
+    begin = np.searchsorted(second.end, first.start, side="right")
+    stop = np.searchsorted(second.start, first.end, side="left")
+    counts = np.maximum(stop - begin, 0)
+    left = np.repeat(np.arange(len(first.start)), counts)
+    right = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts - begin, counts)
+    start, end = np.maximum(first.start[left], second.start[right]), np.minimum(first.end[left], second.end[right])
+    return left, right, start, end
+
+
+def _outside(spans: IntervalSet) -> IntervalSet:
+    """All time that a sorted set without overlaps does not cover, as far as int64 goes; touching leaves no gap."""
+    limits = np.iinfo(np.int64)
+    start, end = np.append(limits.min, spans.end), np.append(spans.start, limits.max)
+    lasting = end > start
+    return IntervalSet(start[lasting], end[lasting])
+
+
+def _complement(busy: IntervalSet, span: Window) -> IntervalSet:
+    start, end = np.append(span[0], busy.end), np.append(busy.start, span[1])
+    lasting = end > start
+    return IntervalSet(start[lasting], end[lasting])
+
+
+def _table(
+    trace: Trace, device_id: int, pieces: _Pieces, gaps: IntervalSet, busy: IntervalSet, rows: HostRows
+) -> pl.DataFrame:
+    gap = np.searchsorted(gaps.start, pieces.start, side="right") - 1
+    queued = np.flatnonzero(pieces.call != UNKNOWN)
+    thread, callpath = (np.append(column, UNKNOWN)[pieces.row] for column in (rows.thread, rows.callpath))
+    calls = trace.api_calls.select("thread_id", "callpath_id", "name")[pieces.call[queued]]
+    thread[queued], callpath[queued] = ints(calls["thread_id"]), ints(calls["callpath_id"])
+    place = np.where(pieces.row >= 0, pieces.row, len(rows.name))
+    place[queued] = len(rows.name) + 1 + np.arange(len(queued))
+    names = pl.concat([rows.name, rows.name.clear(1), calls["name"]])
+    place_of_gap = np.zeros(len(gaps.start), dtype=np.int64)
+    if not len(busy.start):
+        place_of_gap[:] = POSITIONS.index("no_activity")
+    else:
+        place_of_gap[gaps.end <= busy.start[0]] = POSITIONS.index("before_first")
+        place_of_gap[gaps.start >= busy.end[-1]] = POSITIONS.index("after_last")
+    columns = {
+        "device_id": pl.Series([device_id], dtype=pl.Int32).new_from_index(0, len(gap)),
+        "stream_id": pl.Series([None], dtype=pl.Int32).new_from_index(0, len(gap)),
+        "start_ns": pl.Series(pieces.start),
+        "end_ns": pl.Series(pieces.end),
+        "duration_ns": pl.Series(pieces.end - pieces.start),
+        "cause": pl.Series(CAUSES, dtype=SCHEMA["cause"]).gather(pieces.cause),
+        "position": pl.Series(POSITIONS, dtype=SCHEMA["position"]).gather(place_of_gap[gap]),
+        "gap_start_ns": pl.Series(gaps.start[gap]),
+        "gap_end_ns": pl.Series(gaps.end[gap]),
+        "thread_id": _or_null(thread),
+        "callpath_id": _or_null(callpath),
+        "doing": names.gather(place),
+        **_lines(trace, callpath),
+    }
+    return pl.DataFrame(columns).cast(dict(SCHEMA))
+
+
+def _or_null(ids: Ints) -> pl.Series:
+    return pl.select(pl.when(pl.Series(ids) >= 0).then(pl.Series(ids))).to_series().cast(pl.Int32)
+
+
+def _lines(trace: Trace, callpath: Ints) -> dict[str, pl.Series]:
+    """File or cell, and line, of the nearest frame with a line at or above each call path."""
+    columns = ("file", "cell_id", "line")
+    paths, frames = trace.callpaths, trace.frames.select(columns)
+    parent, frame = ints(paths["parent_id"]), ints(paths["frame_id"])
+    has_line = frames["line"].is_not_null().to_numpy()
+    at_node = has_line[frame] if len(frame) else np.empty(0, dtype=np.bool_)
+    nearest = follow(np.where(at_node | (parent < 0), np.arange(len(frame)), parent))
+    frame_of_node = np.where(at_node[nearest], frame[nearest], frames.height) if len(frame) else frame
+    wanted = np.append(frame_of_node, frames.height)[callpath]
+    with_nothing = pl.concat([frames, frames.clear(1)])
+    return {name: with_nothing[name].gather(wanted) for name in columns}
+
+
+def idle_summary(
+    trace: Trace, window: Window | None = None, causes: Causes = "gpuviz", *, kernel_delay_ns: int = 30_000
+) -> pl.DataFrame:
+    """The idle time of `idle` by cause: one row per device (and with HTA's classes stream) and cause that occurs.
+
+    ``time_ns`` adds up to the idle time of the device. ``share`` is of the window (without one, of the device's span);
+    with HTA's classes of the idle time of the stream, as HTA has it. ``gaps``: gaps that have time of this cause,
+    ``longest_ns``: the longest piece. ``reported``: the share is above 0.02. ``reliable`` as in `device_time`.
+
+    Null: ``share`` of nothing. Raises `AnalysisError` for an impossible window and for unknown `causes`.
+    """
+    window = resolve_window(trace, window)
+    table = idle(trace, window, causes, kernel_delay_ns=kernel_delay_ns)
+    keys = ["device_id", "stream_id", "cause"]
+    summary = table.group_by(keys).agg(
+        time_ns=pl.col("duration_ns").sum(),
+        gaps=pl.col("gap_start_ns").n_unique() if causes == "gpuviz" else pl.len(),
+        longest_ns=pl.col("duration_ns").max(),
+    )
+    devices = device_time(trace, window).select("device_id", "span_ns", "reliable")
+    summary = summary.join(devices, on="device_id", how="left")
+    whole = pl.col("span_ns") if causes == "gpuviz" else pl.col("time_ns").sum().over("stream_id")
+    share = pl.when(whole != 0).then(pl.col("time_ns") / whole)
+    summary = summary.with_columns(share=share).with_columns(reported=pl.col("share") > REPORTED_SHARE)
+    order = [pl.col("device_id"), pl.col("stream_id"), -pl.col("time_ns"), pl.col("cause")]
+    return summary.sort(order).select(SUMMARY_SCHEMA.names()).cast(dict(SUMMARY_SCHEMA))
