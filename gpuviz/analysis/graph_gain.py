@@ -9,14 +9,17 @@ import numpy.typing as npt
 import polars as pl
 
 from gpuviz.analysis.device_time import device_time
-from gpuviz.analysis.idle import idle
+from gpuviz.analysis.idle import CAUSES, POSITIONS, idle
 from gpuviz.analysis.intervals import Ints
-from gpuviz.analysis.selection import device_of_stream, ints, resolve_window, starts_inside, usable
+from gpuviz.analysis.selection import device_of_stream, ints, resolve_window, usable
 from gpuviz.errors import AnalysisError
 from gpuviz.model import Trace, Window
 
 RUN_LENGTH = 8
 """So many launches in a row must occur again, by the names of their kernels, to count as repeating."""
+
+DENSE_AT_MOST = 8
+"""Numbers are counted where the highest is at most so many times their number, else sorted."""
 
 CLOSED_BY_GRAPHS = ("queued", "launching", "other_call", "operator", "python", "nothing_recorded")
 """Causes of idle time that a replay does without. It neither loads data nor waits for the host, nor does it copy from
@@ -60,7 +63,7 @@ def graph_gain(trace: Trace, window: Window | None = None, *, node_gap_ns: int |
     window = resolve_window(trace, window)
     if node_gap_ns is not None and node_gap_ns < 0:
         raise AnalysisError(f"A gap of {node_gap_ns} ns between graph nodes was given. Give 0 or more, or None.")
-    pieces = idle(trace, window)
+    pieces = idle(trace, window).select("device_id", "position", "cause", "gap_start_ns", "gap_end_ns")
     rows = []
     for known in device_time(trace, window).iter_rows(named=True):
         row: dict[str, Any] = {name: known[name] for name in ("device_id", "ordinal", "span_ns")}
@@ -93,15 +96,16 @@ def graph_gain(trace: Trace, window: Window | None = None, *, node_gap_ns: int |
 
 def _kernels(trace: Trace, window: Window | None, device_id: int) -> tuple[pl.DataFrame, int | None]:
     """Kernels that start in the window alone in their launch, and the median gap within the graph launches."""
-    table = usable(trace.kernels)
-    api_id = ints(table["api_id"])
-    siblings = np.bincount(api_id + 1, minlength=1)
-    siblings[0] = 0
-    here = starts_inside(ints(table["start_ns"]), window)
-    here &= device_of_stream(trace)[ints(table["stream_id"])] == device_id
-    shared = siblings[api_id + 1] > 1
-    single = table.select("name", "start_ns", "end_ns").filter(pl.Series(here & (siblings[api_id + 1] == 1)))
-    nodes = np.flatnonzero(here & shared)
+    every = usable(trace.kernels).select("name", "start_ns", "end_ns", "stream_id", "api_id")
+    api_ids = every["api_id"].fill_null(-1).to_numpy()
+    first, stop = (0, every.height) if window is None else np.searchsorted(ints(every["start_ns"]), window)
+    table, api_id = every.slice(int(first), int(stop - first)), api_ids[first:stop].astype(np.int64)
+    lowest = int(api_id.min(initial=0))
+    siblings = np.bincount(api_ids[(api_ids >= lowest) & (api_ids <= api_id.max(initial=-1))] - lowest, minlength=1)
+    number = np.where(api_id >= 0, siblings[api_id - lowest], 0)
+    here = device_of_stream(trace)[ints(table["stream_id"])] == device_id
+    single = table.select("name", "start_ns", "end_ns").filter(pl.Series(here & (number == 1)))
+    nodes = np.flatnonzero(here & (number > 1))
     nodes = nodes[np.argsort(api_id[nodes], kind="stable")]
     start, end, call = ints(table["start_ns"])[nodes], ints(table["end_ns"])[nodes], api_id[nodes]
     gaps = np.sort(np.maximum(start[1:] - end[:-1], 0)[call[1:] == call[:-1]])
@@ -115,12 +119,12 @@ def _repeating(names: pl.Series) -> npt.NDArray[np.bool_]:
     if runs < 2:
         return mask
     # One number per distinct run, by doubling: a pair of shorter runs is one longer run.
-    code: Ints = names.to_physical().to_numpy().astype(np.int64)
+    code = _dense(names.to_physical().to_numpy().astype(np.int64))
     length = 1
     while length < RUN_LENGTH:
         code = code[:-length] * (int(code.max()) + 1) + code[length:]
         length *= 2
-        code = np.unique(code, return_inverse=True)[1]
+        code = _dense(code)
     again = np.flatnonzero(np.bincount(code)[code] > 1)
     steps = np.zeros(len(names) + 1, dtype=np.int64)
     steps[again] += 1
@@ -129,16 +133,30 @@ def _repeating(names: pl.Series) -> npt.NDArray[np.bool_]:
     return inside
 
 
+def _dense(code: Ints) -> Ints:
+    """The same equalities with numbers from 0, without holes."""
+    highest = int(code.max())
+    if highest < DENSE_AT_MOST * len(code) + 2**16:
+        present = np.cumsum(np.bincount(code, minlength=highest + 1) > 0) - 1
+        return present[code]
+    order = np.argsort(code)
+    group = np.cumsum(np.append(False, code[order][1:] != code[order][:-1]))
+    dense = np.empty_like(code)
+    dense[order] = group
+    return dense
+
+
 def _closable(pieces: pl.DataFrame, single: pl.DataFrame, repeats: npt.NDArray[np.bool_]) -> Ints:
     """The lengths of the gaps between neighbouring repeating launches that a replay would do without."""
-    position = pl.col("position") == "between"
-    open_gaps = (
-        pieces.filter(position)
-        .group_by("gap_start_ns", "gap_end_ns", maintain_order=True)
-        .agg(closed=pl.col("cause").is_in(CLOSED_BY_GRAPHS).all())
-    )
-    open_gaps = open_gaps.filter(pl.col("closed"))
-    begin, end = ints(open_gaps["gap_start_ns"]), ints(open_gaps["gap_end_ns"])
+    between = pieces["position"].to_physical().to_numpy() == POSITIONS.index("between")
+    causes = pieces["cause"].to_physical().to_numpy()
+    allowed = between & np.isin(causes, [CAUSES.index(cause) for cause in CLOSED_BY_GRAPHS])
+    begin, end = ints(pieces["gap_start_ns"]), ints(pieces["gap_end_ns"])
+    if not len(begin):
+        return begin
+    pieces_begin = np.flatnonzero(np.append(True, begin[1:] != begin[:-1]))
+    gaps = pieces_begin[np.logical_and.reduceat(allowed, pieces_begin)]
+    begin, end = begin[gaps], end[gaps]
     start, stop = ints(single["start_ns"]), ints(single["end_ns"])
     after = np.searchsorted(start, end)
     within = (after > 0) & (after < len(start))

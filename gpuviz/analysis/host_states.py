@@ -101,8 +101,9 @@ def host_states(rows: HostRows) -> HostStates:
     after = np.arange(1, count + 1)
     inner = np.flatnonzero(following < end)  # rows in which others begin
     after[inner] = np.searchsorted(start, end[inner])
-    before = _open_at(end, rows.parent, after - 1, end, including=True)
-    ending = np.flatnonzero(before == np.arange(count))
+    innermost = np.ones(count, dtype=np.bool_)  # when it ends
+    innermost[inner] = _open_at(end, rows.parent, after[inner] - 1, end[inner], including=True) == inner
+    ending = np.flatnonzero(innermost & (rows.parent >= 0))
     going_on = _open_at(end, rows.parent, rows.parent[ending], end[ending], including=False)
     ending, going_on = ending[going_on >= 0], going_on[going_on >= 0]
     stop = np.minimum(np.append(start, np.iinfo(np.int64).max)[after[ending]], end[going_on])

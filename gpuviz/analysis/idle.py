@@ -156,10 +156,11 @@ def _by_host(left: IntervalSet, rows: HostRows, states: HostStates) -> list[_Pie
     row, start, end = (column[touched] for column in states)
     cause, thread = _CAUSE_OF_KIND[rows.kind[row]], rows.thread[row]
     parts = []
-    one_thread = len(np.unique(thread)) <= 1
+    one_thread = not len(thread) or thread.min() == thread.max()
     # The intervals of one thread are disjoint. Of several threads, the first cause takes its time before the next.
-    rank = np.zeros_like(thread) if one_thread else rows.kind[row].astype(np.int64) * (int(thread.max()) + 1) + thread
-    for group in np.unique(rank).tolist():
+    threads = int(thread.max(initial=0)) + 1
+    rank = np.zeros_like(thread) if one_thread else rows.kind[row].astype(np.int64) * threads + thread
+    for group in np.flatnonzero(np.bincount(rank)).tolist():
         here = np.flatnonzero(rank == group)
         own = IntervalSet(start[here], end[here])
         _, which, *spans = _overlaps(left, own)
@@ -230,7 +231,7 @@ def _table(
         "doing": names.gather(place),
         **_lines(trace, callpath),
     }
-    return pl.DataFrame(columns).cast(dict(SCHEMA))
+    return pl.DataFrame(columns).cast(SCHEMA)
 
 
 def _or_null(ids: Ints) -> pl.Series:
@@ -276,4 +277,4 @@ def idle_summary(
     share = pl.when(whole != 0).then(pl.col("time_ns") / whole)
     summary = summary.with_columns(share=share).with_columns(reported=pl.col("share") > REPORTED_SHARE)
     order = [pl.col("device_id"), pl.col("stream_id"), -pl.col("time_ns"), pl.col("cause")]
-    return summary.sort(order).select(SUMMARY_SCHEMA.names()).cast(dict(SUMMARY_SCHEMA))
+    return summary.sort(order).select(SUMMARY_SCHEMA.names()).cast(SUMMARY_SCHEMA)

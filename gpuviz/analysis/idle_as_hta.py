@@ -47,4 +47,4 @@ def idle_as_hta(trace: Trace, window: Window | None, kernel_delay_ns: int, colum
         gap_end_ns=pl.Series(gap_end),
     )
     absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in columns.items() if name not in rows.columns]
-    return rows.with_columns(absent).select(columns.names()).cast(dict(columns))
+    return rows.with_columns(absent).select(columns.names()).cast(columns)

@@ -9,7 +9,7 @@ from gpuviz.analysis.device_time import device_time
 from gpuviz.analysis.host_kinds import HOST_KINDS
 from gpuviz.analysis.host_states import clip_states, host_rows, host_states
 from gpuviz.analysis.launched import launched
-from gpuviz.analysis.selection import exact_sums, ints, resolve_window
+from gpuviz.analysis.selection import exact_sums, resolve_window
 from gpuviz.model import Trace, Window
 
 DEVICE_BUCKETS = ("kernel", "exposed_copy", "exposed_memset", "idle")
@@ -46,7 +46,7 @@ def launch_budget(trace: Trace, window: Window | None = None) -> pl.DataFrame:
     rows: list[dict[str, object]] = []
     if length <= 0:
         return pl.DataFrame(schema=SCHEMA)
-    for (thread_id, bucket), time in _thread_times(trace, span).items():
+    for (thread_id, bucket), time in _thread_times(trace, window, span).items():
         rows.append({"side": "thread", "thread_id": thread_id, "bucket": bucket, "time_ns": time})
     for device in device_time(trace, window if window is not None else _whole(trace)).iter_rows(named=True):
         if device["idle_ns"] is None:
@@ -63,9 +63,13 @@ def _whole(trace: Trace) -> Window:
     return 0, trace.meta.end_ns
 
 
-def _thread_times(trace: Trace, span: Window) -> dict[tuple[int, str], int]:
+def _thread_times(trace: Trace, window: Window | None, span: Window) -> dict[tuple[int, str], int]:
     """(thread, bucket) → ns, in the order of threads and buckets."""
-    launching = np.unique(ints(trace.api_calls["thread_id"])[launching_calls(trace, span)]).tolist()
+    launching = np.zeros(trace.threads.height, dtype=np.bool_)
+    thread_of_call = trace.api_calls["thread_id"].to_numpy()
+    launching[thread_of_call[launched(trace, window).call]] = True
+    if window is not None:
+        launching[thread_of_call[launched(trace, window, in_flight=True).call]] = True
     rows = host_rows(trace, span)
     states = host_states(rows)
     start, end = clip_states(states, span)
@@ -73,14 +77,8 @@ def _thread_times(trace: Trace, span: Window) -> dict[tuple[int, str], int]:
     group = rows.thread[states.row] * kinds + rows.kind[states.row]
     sums = exact_sums(group, np.maximum(end - start, 0), threads * kinds).reshape(threads, kinds)
     times: dict[tuple[int, str], int] = {}
-    for thread_id in launching:
+    for thread_id in np.flatnonzero(launching).tolist():
         own = dict(zip(HOST_KINDS, sums[thread_id].tolist(), strict=True))
         own[NOTHING] = span[1] - span[0] - sum(own.values())
         times |= {(thread_id, bucket): time for bucket, time in own.items() if time}
     return times
-
-
-def launching_calls(trace: Trace, span: Window) -> np.ndarray:
-    """Rows of `api_calls`: launches on their way in the window, from the call to the first activity."""
-    started = launched(trace, span).call
-    return np.union1d(started, launched(trace, span, in_flight=True).call)

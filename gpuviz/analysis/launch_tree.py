@@ -65,7 +65,7 @@ def launch_tree(trace: Trace, window: Window | None = None) -> pl.DataFrame:
             columns[_KNOWN[stage]] = pl.Series(known)
     frames = trace.frames.select("layer", pl.col("function").alias("name"))[paths["frame_id"]]
     table = paths.select("callpath_id", "parent_id", "depth").hstack(frames).with_columns(**columns)
-    return table.select(SCHEMA.names()).cast(dict(SCHEMA))
+    return table.select(SCHEMA.names()).cast(SCHEMA)
 
 
 def _below(at_node: Ints, last: Ints) -> Ints:

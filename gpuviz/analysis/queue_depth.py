@@ -64,7 +64,7 @@ def queue_depth(trace: Trace, window: Window | None = None) -> pl.DataFrame:
         "end_ns": steps.end,
         "depth": steps.depth,
     }
-    return pl.DataFrame(columns).cast(dict(SCHEMA))
+    return pl.DataFrame(columns).cast(SCHEMA)
 
 
 def depth_steps(trace: Trace, window: Window | None, group_of_stream: Ints, groups: int) -> Steps:

@@ -103,7 +103,7 @@ def launch_stages(trace: Trace, window: Window | None = None) -> pl.DataFrame:
     }
     own = calls.select("api_id", pl.col("name").alias("launch"), "thread_id", "callpath_id")
     own = own[found.call] if len(found.call) < own.height else own
-    return own.hstack(first).with_columns(**columns).select(SCHEMA.names()).cast(dict(SCHEMA))
+    return own.hstack(first).with_columns(**columns).select(SCHEMA.names()).cast(SCHEMA)
 
 
 class _Lead(NamedTuple):

@@ -33,8 +33,8 @@ def within_budget(trace: Trace, budget: int = BOX_BUDGET) -> tuple[Trace, str | 
         )
         end = max(cut, 1)
         trace = trace.window(0, end)
-        begun = {name: trace.table(name).filter(pl.col("start_ns") < end) for name in schema.ACTIVITY_TABLES}
-        trace = trace.replace(**begun)  # without what was only queued by then
+        for name in schema.ACTIVITY_TABLES:  # without what was only queued by then
+            trace = trace.replace(meta=None, **{name: trace.table(name).filter(pl.col("start_ns") < end)})
     others = sum(trace.table(name).height for name in schema.INTERVAL_TABLES if name != "host_calls")
     room = max(budget - others, 0)
     calls = trace.host_calls

@@ -192,7 +192,7 @@ def launch_budget(trace: Trace, window: Window | None) -> list[Row]:
     if length <= 0:
         return []
     rows = host_rows(trace, span)
-    started = [call for call in all_launches(trace) if counted(call, span)]
+    started = [call for call in all_launches(trace) if counted(call, window)]
     result: list[Row] = []
     for thread_id in sorted({call["thread_id"] for call in [*started, *in_flight(trace, span)]}):
         buckets = [innermost(rows, thread_id, time) for time in range(*span)]
