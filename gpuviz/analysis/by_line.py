@@ -9,6 +9,7 @@ import polars as pl
 
 from gpuviz.analysis.grouping import SUMS, Amounts
 from gpuviz.analysis.groupings import backward_sums
+from gpuviz.analysis.idle import idle
 from gpuviz.analysis.intervals import Ints
 from gpuviz.analysis.selection import Mask, ints
 from gpuviz.analysis.work import nearest
@@ -30,7 +31,7 @@ SCHEMA = pl.Schema(
 _PLACES = ("site-packages/", "dist-packages/")
 
 
-def by_line(trace: Trace, window: Window | None = None) -> pl.DataFrame:
+def by_line(trace: Trace, window: Window | None = None, *, idle_time: bool = False) -> pl.DataFrame:
     """GPU work by the line that launched it: one row per (cell_id, file, line, function), most GPU time first.
 
     The line is the innermost on the call path that is not of the standard library or of `LIBRARIES`; where there is
@@ -38,6 +39,9 @@ def by_line(trace: Trace, window: Window | None = None) -> pl.DataFrame:
     launches from a thread without Python, belongs to the line of its forward work where that is known;
     ``backward_ns`` is that part of ``gpu_ns``. The line is the one that the source recorded: of PyTorch's profiler
     that is where the function begins. The other columns, and errors, as in `gpuviz.analysis.by_kernel`.
+
+    `idle_time` adds ``idle_ns``: the idle time of all devices while the host was at the line, by the causes of
+    `gpuviz.analysis.idle`, and rows for lines that launched nothing. It takes as long as that analysis.
     """
     amounts = Amounts(trace, window)
     work = amounts.work
@@ -51,7 +55,24 @@ def by_line(trace: Trace, window: Window | None = None) -> pl.DataFrame:
     number[rows_of_keys] = np.repeat(np.arange(keys.height), members)
     group = number[place]
     others = {"backward_ns": backward_sums(amounts, group, keys.height)}
-    return amounts.table(keys.drop("row"), group, others).select(SCHEMA.names())
+    table = amounts.table(keys.drop("row"), group, others).select(SCHEMA.names())
+    return _with_idle_time(table, amounts.trace, amounts.work.window) if idle_time else table
+
+
+def _with_idle_time(table: pl.DataFrame, trace: Trace, window: Window | None) -> pl.DataFrame:
+    """The table with the column ``idle_ns``, and rows for lines that only have that."""
+    pieces = idle(trace, window)
+    keys = ["cell_id", "file", "line", "function"]
+    callpath = ints(pieces["callpath_id"])
+    places = places_of(trace, line_nodes(trace, callpath, np.full(len(callpath), -1)))
+    idle_ns = places.hstack([pieces["duration_ns"].alias("idle_ns")]).group_by(keys).agg(pl.col("idle_ns").sum())
+    joined = table.join(idle_ns, on=keys, how="full", coalesce=True, nulls_equal=True)
+    known = table.height > 0 and table["share"].null_count() == 0
+    sums = [name for name in (*SUMS, "backward_ns", "idle_ns") if name != "share" or known]
+    joined = joined.with_columns(pl.col(sums).fill_null(0))
+    order = [pl.col("cell_id"), pl.col("file").cast(pl.String), pl.col("line"), pl.col("function").cast(pl.String)]
+    descending = [True, True, *[False] * len(order)]
+    return joined.sort("gpu_ns", "idle_ns", *order, descending=descending, nulls_last=True)
 
 
 def line_nodes(trace: Trace, callpath: Ints, forward: Ints) -> Ints:

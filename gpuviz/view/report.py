@@ -131,9 +131,7 @@ def _as_json(facts: Mapping[str, Any]) -> str:
 
 
 def _as_text(facts: Mapping[str, Any]) -> str:
-    blocks = [
-        [f"{facts['title']}{' (modelled)' if facts['modelled'] else ''}", *(f"  {line}" for line in facts["headline"])]
-    ]
+    blocks = [[_title(facts), *(f"  {line}" for line in facts["headline"])]]
     judged = [row for row in facts["findings"] if row["status"] != "abstained"]
     told = [f"{number}. {explain(row)}".replace("\n", "\n   ") for number, row in enumerate(judged, 1)]
     blocks.append(["Findings", *(told or ["  none"])])
@@ -143,14 +141,18 @@ def _as_text(facts: Mapping[str, Any]) -> str:
 
 
 def _as_markdown(facts: Mapping[str, Any]) -> str:
-    blocks = [[f"# {facts['title']}{' (modelled)' if facts['modelled'] else ''}", "", *_bullets(facts["headline"])]]
+    blocks = [[f"# {_escaped(_title(facts))}", "", *_bullets(facts["headline"])]]
     for row in facts["findings"]:
         if row["status"] != "abstained":
             sentence, *others = explain(row).splitlines()
             details = [line.strip().split(maxsplit=1) for line in others]
-            blocks.append([f"## {sentence}", "", *(f"- {name}: {_escaped(text)}" for name, text in details)])
+            blocks.append([f"## {_escaped(sentence)}", "", *(f"- {name}: {_escaped(text)}" for name, text in details)])
     blocks += [[f"## {title}", "", *_bullets(rows)] for title, rows in _lists(facts)]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _title(facts: Mapping[str, Any]) -> str:
+    return f"{facts['title']}{' (modelled)' if facts['modelled'] else ''}"
 
 
 def _bullets(rows: list[str]) -> list[str]:

@@ -114,6 +114,41 @@ PAIRS = {
         """,
     ),
     "low_utilisation": ("stream 7: K.........K", "stream 7: KKKKK.KKKKK"),
+    "launch_bound": (
+        """
+        thread 1: A....A....A....A..
+        stream 7: .A....A....A....A.
+        """,
+        """
+        thread 1: AAAAAA............
+        stream 7: .A..A..A..A..A..A.
+        """,
+    ),
+    "idle_launching": (
+        """
+        thread 1: ......AAAAA.......
+        stream 7: .KKKKK.....AAAAAAA
+        """,
+        """
+        thread 1: ....AAA...........
+        stream 7: .KKKKKKKAAAAAAAAAA
+        """,
+    ),
+    "idle_python": (
+        """
+        thread 1: fffffffffffff.....
+        thread 1: A.........A.......
+        stream 7: .AAA.......AAAAAAA
+        f = python step train.py:12
+        """,
+        """
+        thread 1: ..............ffff
+        thread 1: A.........A.......
+        stream 7: .AAA.......AAAAAAA
+        f = python step train.py:12
+        """,
+    ),
+    "idle_nothing_recorded": ("stream 7: KKK....KKK", "stream 7: KKKKKKKKKK"),
     "host_waits": (
         """
         thread 1: ...SSSSSSSS.......
@@ -183,7 +218,7 @@ def test_a_rule_fires_and_nearly_fires(rule: str) -> None:
     assert rule not in fired(nearly)
 
 
-@pytest.mark.parametrize("rule", set(PAIRS) - {"low_utilisation"})
+@pytest.mark.parametrize("rule", sorted(set(PAIRS) - {"low_utilisation"}))
 def test_the_evidence_exists(rule: str) -> None:
     trace = trace_from_text(PAIRS[rule][0], column_ns=100_000)
     row = fired(trace)[rule]

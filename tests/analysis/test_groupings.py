@@ -78,6 +78,21 @@ def test_by_line_prefers_the_code_of_a_person() -> None:
     assert by_line(trace_from_text("stream 7: KK")).select("file", "line").rows() == [(None, None)]
 
 
+def test_by_line_with_the_idle_time_it_caused() -> None:
+    trace = trace_from_text("""
+        thread 1: ffffffffhhhhhhhh..
+        thread 1: A.............A...
+        stream 7: .AAA...........AAA
+        f = python step train.py:12
+        h = python load data.py:3
+    """)
+    table = by_line(trace, idle_time=True)
+    # gap 4 to 15: step until 8, load until its launch begins and while it lasts
+    assert table.select("line", "gpu_ns", "idle_ns").rows() == [(3, 3_000, 7_000), (12, 3_000, 4_000)]
+    only = by_line(trace, (9_000, 12_000), idle_time=True)
+    assert only.select("line", "activities", "gpu_ns", "share", "idle_ns").rows() == [(3, 0, 0, None, 3_000)]
+
+
 @pytest.mark.parametrize(
     ("file", "is_own"),
     [

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from gpuviz.analysis.findings import completeness, exposed_copies, kernels, waits
+from gpuviz.analysis.findings import completeness, exposed_copies, idle_time, kernels, waits
 from gpuviz.analysis.findings.facts import Facts
 from gpuviz.analysis.findings.rule import Abstain, Hit, Rule
 from gpuviz.analysis.text import duration_text
@@ -21,7 +21,7 @@ from gpuviz.model import Trace, Window
 
 STATUSES = ("warning", "found", "abstained")
 
-_IN_ORDER = (completeness.RULE, *kernels.RULES, *exposed_copies.RULES, *waits.RULES)
+_IN_ORDER = (completeness.RULE, *idle_time.RULES, *kernels.RULES, *exposed_copies.RULES, *waits.RULES)
 RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _IN_ORDER})
 """All rules by name."""
 
@@ -52,10 +52,10 @@ def findings(trace: Trace, window: Window | None = None) -> pl.DataFrame:
     ``status``: ``found``; ``warning`` (the recording is not whole); ``abstained`` (``sentence`` says which data is
     missing). A rule of `RULES` without a row has looked and found nothing. ``share`` is ``time_ns`` over the device's
     window (without a window, from its first to its last activity), 0 to 1; findings overlap, so that shares do not add
-    up. ``evidence_ids`` are ids of rows of ``evidence_table``, which lie in ``start_ns`` to ``end_ns``; ``lines`` and
-    their ``callpath_ids`` come most time first. ``formula``, ``advice`` (what to try) and ``limits`` (what the finding
-    does not know) are those of the rule; `explain` puts a row into words. Raises `AnalysisError` for an impossible
-    window.
+    up. ``evidence_ids`` (at most ten thousand) are ids of rows of ``evidence_table``; ``start_ns`` to ``end_ns`` is
+    where to look; ``lines`` and their ``callpath_ids`` come most time first. ``formula``, ``advice`` (what to try) and
+    ``limits`` (what the finding does not know) are those of the rule; `explain` puts a row into words. Raises
+    `AnalysisError` for an impossible window.
     """
     facts = Facts(trace, window)
     rows = [row for rule in RULES.values() for row in _ask(rule, facts)]

@@ -14,8 +14,9 @@ from gpuviz.analysis.copy_reasons import copy_verdicts
 from gpuviz.analysis.device_time import device_time
 from gpuviz.analysis.findings.rule import Hit
 from gpuviz.analysis.grouping import Amounts
+from gpuviz.analysis.idle import idle
 from gpuviz.analysis.intervals import EMPTY, IntervalSet, Ints, clip, merge, overlap_length, union
-from gpuviz.analysis.selection import KERNEL_TABLES, DeviceIntervals, has_gpu_activity, ints
+from gpuviz.analysis.selection import KERNEL_TABLES, DeviceIntervals, device_of_stream, has_gpu_activity, ints
 from gpuviz.analysis.text import duration_text, share_text
 from gpuviz.analysis.work import Work, cut
 from gpuviz.model import Trace, Window, schema
@@ -27,6 +28,8 @@ UNUSABLE_SHARE = 0.01
 """So many GPU records may lack usable times before no verdict is given."""
 
 MOST_LINES = 5
+MOST_EVIDENCE = 10_000
+"""Ids that a finding carries at most; of more, the first."""
 
 
 class Device(NamedTuple):
@@ -51,11 +54,13 @@ class Facts:
         trace = self.trace
         gpu = has_gpu_activity(trace) and self.devices
         calls = trace.api_calls.height
+        host = calls or trace.host_calls.height
         operators = (trace.host_calls["layer"] == "op").any()
         return {
             "gpu": None if gpu else "no GPU work was recorded",
             "complete": self._incomplete(),
             "api_calls": None if calls else "no CUDA calls were recorded",
+            "host": None if host else "nothing was recorded of the host",
             "operators": None if operators else "no framework operators were recorded",
         }
 
@@ -102,6 +107,11 @@ class Facts:
         return copy_verdicts(self.trace, self.window)
 
     @cached_property
+    def idle_causes(self) -> pl.DataFrame:
+        """`gpuviz.analysis.idle`."""
+        return idle(self.trace, self.window)
+
+    @cached_property
     def amounts(self) -> Amounts:
         """All GPU work."""
         return Amounts(self.trace, self.window)
@@ -117,6 +127,15 @@ class Facts:
         start, end = edges[0::2].astype(np.int64), edges[1::2].astype(np.int64)
         lasting = end > start
         return IntervalSet(start[lasting], end[lasting])
+
+    def main_cause(self, device: Device) -> str | None:
+        """What most of the idle time of a device has as its cause; None where it was not idle."""
+        sums = self.idle_causes.filter(device_id=device.device_id).group_by("cause").agg(pl.col("duration_ns").sum())
+        return sums.sort("duration_ns", "cause")["cause"][-1] if sums.height else None
+
+    def is_on(self, rows: pl.DataFrame, device: Device) -> pl.Series:
+        """Which rows of an activity table ran on a device."""
+        return pl.Series(device_of_stream(self.trace)[ints(rows["stream_id"])] == device.device_id)
 
     def idle_during(self, device: Device, start: Ints, end: Ints) -> int:
         """How long a device was idle while any of these intervals (by start) lasted, ns."""
@@ -151,7 +170,7 @@ class Facts:
             share=time_ns / device.span_ns,
             device_id=device.device_id,
             evidence_table=table,
-            evidence_ids=tuple(rows[id_column].to_list()),
+            evidence_ids=tuple(rows[id_column].head(MOST_EVIDENCE).to_list()),
             start_ns=rows["start_ns"].min(),  # type: ignore[arg-type]
             end_ns=rows["end_ns"].max(),  # type: ignore[arg-type]
             lines=lines,

@@ -1,4 +1,4 @@
-"""What the kernels themselves tell: too small, too slow a type, too little of them."""
+"""What the kernels themselves tell: too small, too slow a type."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from gpuviz.analysis.findings.facts import Facts, each_device, of_span
 from gpuviz.analysis.findings.rule import Abstain, Hit, Rule
 from gpuviz.analysis.intervals import union
 from gpuviz.analysis.selection import counts, exact_sums, ints, usable
-from gpuviz.analysis.text import count_text, duration_text, share_text
+from gpuviz.analysis.text import count_text, duration_text
 from gpuviz.analysis.work import by_name, nearest
 
 TINY_NS = 10_000
 TINY_COUNT = 100
 TINY_SHARE = 0.01
-BUSY_SHARE = 0.5
 FLOAT32_SHARE = 0.01
 FIRST_WITH_TF32 = 8
 """Major compute capability."""
@@ -101,39 +100,7 @@ def _float32(facts: Facts) -> Iterator[Hit]:
         )
 
 
-def _utilisation(facts: Facts) -> Iterator[Hit]:
-    for device in each_device(facts):
-        busy = facts.times[device.device_id]["busy_ns"]
-        if busy >= BUSY_SHARE * device.span_ns:
-            continue
-        gaps = facts.idle(device)
-        longest = int((gaps.end - gaps.start).argmax())
-        start, end = int(gaps.start[longest]), int(gaps.end[longest])
-        idle = device.span_ns - busy
-        gap_count = count_text(len(gaps.start), "gap")
-        sentence = (
-            f"{device.name} was busy only {share_text(busy, device.span_ns)} of {duration_text(device.span_ns)}: "
-            f"idle for {duration_text(idle)} in {gap_count}, the longest {duration_text(end - start)}."
-        )
-        yield Hit(
-            sentence,
-            time_ns=idle,
-            share=idle / device.span_ns,
-            device_id=device.device_id,
-            start_ns=start,
-            end_ns=end,
-        )
-
-
 RULES = (
-    Rule(
-        "low_utilisation",
-        "a GPU that is idle most of the time",
-        "idle = window − |K ∪ C ∪ M|; reported where busy is below 50 % of the window",
-        "See what the host did in the gaps (the findings on idle time), and give the GPU more work at once.",
-        "How well the busy time is used: a GPU can be busy with one small kernel.",
-        _utilisation,
-    ),
     Rule(
         "many_tiny_kernels",
         "many tiny kernels from one place",
