@@ -143,9 +143,17 @@ class Trace:
         )
         return joined.sort("start_ns", nulls_last=True, maintain_order=True)
 
-    def replace(self, *, meta: TraceMeta | None = None, **tables: pl.DataFrame) -> Self:
-        """A trace with some tables, or the meta data, exchanged."""
-        return type(self)({**self._tables, **tables}, meta if meta is not None else self.meta)
+    def replace(
+        self,
+        tables: Mapping[str, pl.DataFrame] | None = None,
+        /,
+        *,
+        meta: TraceMeta | None = None,
+        **named: pl.DataFrame,
+    ) -> Self:
+        """A trace with some tables, or the meta data, exchanged; tables by name, or as a mapping."""
+        exchanged = {**self._tables, **(tables or {}), **named}
+        return type(self)(exchanged, meta if meta is not None else self.meta)
 
     def window(self, start_ns: int, end_ns: int) -> Self:
         """The rows that touch ``[start_ns, end_ns)``, uncut, with `meta.window` set.
@@ -181,7 +189,7 @@ class Trace:
             tables[name] = self.table(name).filter(touches | (kept & (pl.col("timing") == "ok")))
         tables["api_calls"] = self.api_calls.filter(kept)
         tables["counters"] = self.counters.filter(pl.col("time_ns").is_between(start_ns, end_ns, closed="left"))
-        return self.replace(meta=replace(self.meta, window=(start_ns, end_ns)), **tables)
+        return self.replace(tables, meta=replace(self.meta, window=(start_ns, end_ns)))
 
     def validate(self) -> Self:
         """Check the laws of the data model; raises `TraceError` at the first one that is broken."""
