@@ -199,6 +199,7 @@ def main() -> None:
     first, second = (intervals.union(start[part], end[part]) for part in (slice(0, None, 2), slice(1, None, 2)))
     api_id, first_of_call = trace.kernels["api_id"].to_numpy().astype(np.int64), np.zeros(len(start), dtype=np.int64)
     window = (trace.meta.end_ns // 4, trace.meta.end_ns // 2)
+    small = (trace.meta.end_ns // 2, trace.meta.end_ns // 2 + trace.meta.end_ns // 1_000)
     numbers = np.random.default_rng(SEED).integers(0, 2**62, rows)
     sort = best_ms(lambda: np.sort(numbers))
     work: list[tuple[str, Callable[[], object], float | None, Callable[[], object] | None]] = [
@@ -229,6 +230,19 @@ def main() -> None:
         ("copy_verdicts", lambda: analysis.copy_verdicts(trace), 250, None),
         ("copy_verdicts, a window", lambda: analysis.copy_verdicts(trace, window), None, None),
         ("serialized_copies", lambda: analysis.serialized_copies(trace), 250, None),
+        ("launch_stages", lambda: analysis.launch_stages(trace), 250, None),
+        ("launch_stages, a small window", lambda: analysis.launch_stages(trace, small), 20, None),
+        ("launch_tree", lambda: analysis.launch_tree(trace), 250, None),
+        ("launch_budget", lambda: analysis.launch_budget(trace), 250, None),
+        ("launch_budget, a small window", lambda: analysis.launch_budget(trace, small), 20, None),
+        ("queue_depth", lambda: analysis.queue_depth(trace), 250, None),
+        ("queue_depth, a small window", lambda: analysis.queue_depth(trace, small), 20, None),
+        ("launch_bound", lambda: analysis.launch_bound(trace), 250, None),
+        ("first_calls", lambda: analysis.first_calls(trace), 250, None),
+        ("idle", lambda: analysis.idle(trace), 250, None),
+        ("idle, a small window", lambda: analysis.idle(trace, small), 20, None),
+        ("idle, HTA's classes", lambda: analysis.idle(trace, None, "hta"), 250, None),
+        ("graph_gain", lambda: analysis.graph_gain(trace), 250, None),
         ("findings, all rules", lambda: analysis.findings(trace), None, None),
     ]
     depth = trace.callpaths["depth"].max()

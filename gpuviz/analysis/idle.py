@@ -13,7 +13,7 @@ from gpuviz.analysis.host_states import HostRows, HostStates, follow, host_rows,
 from gpuviz.analysis.idle_as_hta import HTA_CAUSES, idle_as_hta
 from gpuviz.analysis.intervals import IntervalSet, Ints, covered_in, union
 from gpuviz.analysis.launched import UNKNOWN, Launched, launched
-from gpuviz.analysis.selection import DeviceIntervals, device_of_stream, ints, resolve_window
+from gpuviz.analysis.selection import DeviceIntervals, device_of_stream, ints, resolve_window, was_recorded
 from gpuviz.errors import AnalysisError
 from gpuviz.model import Trace, Window, schema
 
@@ -100,18 +100,20 @@ def idle(
     states = host_states(rows)
     in_flight = launched(trace, window, in_flight=True)
     parts = []
-    for known in device_time(trace, window).iter_rows(named=True):
-        device_id = known["device_id"]
-        if known["span_ns"] is None or not known["idle_ns"]:
-            continue
+    for device_id in trace.devices["device_id"].to_list():
         activities = intervals.of(device_id, schema.ACTIVITY_TABLES)
+        if not (len(activities.start) if window is None else was_recorded(trace, device_id)):
+            continue
         busy = union(*activities)
         span = window if window is not None else (int(activities.start[0]), int(activities.end.max()))
         gaps = _complement(busy, span)
+        if not len(gaps.start):
+            continue
         own = device_of_stream(trace)[in_flight.stream] == device_id
-        queue = Launched(*(column[own] for column in in_flight))
+        queue = in_flight if own.all() else Launched(*(column[own] for column in in_flight))
         here = threads_of_device(trace, device_id)[rows.thread[states.row]]
-        pieces = _pieces(gaps, queue, rows, HostStates(*(column[here] for column in states)))
+        seen = states if here.all() else HostStates(*(column[here] for column in states))
+        pieces = _pieces(gaps, queue, rows, seen)
         parts.append(_table(trace, device_id, pieces, gaps, busy, rows))
     return pl.concat(parts) if parts else pl.DataFrame(schema=SCHEMA)
 
