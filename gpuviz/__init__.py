@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuviz.notebook.magics import load_ipython_extension as load_ipython_extension
     from gpuviz.notebook.magics import unload_ipython_extension as unload_ipython_extension
     from gpuviz.view.html import save_html as save_html
+    from gpuviz.view.report import report as report
 
 try:
     __version__ = version("gpuviz")
@@ -38,6 +39,7 @@ _HOME = {
     "load_ipython_extension": "gpuviz.notebook.magics",
     "profile": "gpuviz.capture",
     "region": "gpuviz.capture",
+    "report": "gpuviz.view.report",
     "save_html": "gpuviz.view.html",
     "show": "gpuviz.notebook.display",
     "step": "gpuviz.capture",
@@ -55,6 +57,7 @@ __all__ = [
     "load",
     "profile",
     "region",
+    "report",
     "save_html",
     "show",
     "step",
