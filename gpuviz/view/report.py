@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polars as pl
@@ -173,11 +173,21 @@ def _lists(facts: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
         ("Most GPU time", [_kernel_line(row | {"name": _short(row["name"])}) for row in facts["top_kernels"]]),
         ("Lines", [_place_line(row) for row in facts["lines"] if row["place"] is not None]),
         ("Steps", [_step_line(row) for row in facts["steps"][:MOST]]),
-        ("Not judged", [row["sentence"] for row in facts["findings"] if row["status"] == "abstained"]),
+        ("Not judged", _not_judged(facts["findings"])),
         ("Looked for and not found", [", ".join(clear)] if clear else []),
         ("Notes", [f"{row['code']} × {row['count']:,}: {row['effect']}" for row in facts["diagnostics"]]),
     ]
     return [(title, rows) for title, rows in lists if rows]
+
+
+def _not_judged(findings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One line per missing piece of data, with the rules that wanted it."""
+    rules: dict[str, list[str]] = {}
+    for row in findings:
+        if row["status"] == "abstained":
+            reason = row["sentence"].rstrip(".").rpartition(": ")[2]
+            rules.setdefault(reason, []).append(row["rule"])
+    return [f"{reason}: {', '.join(names)}" for reason, names in rules.items()]
 
 
 def _short(name: str) -> str:
