@@ -28,10 +28,14 @@ class Callbacks:
 
 
 def make_callbacks(
-    stamps: Stamps, short_lines: ShortLines, entered: dict[int, int], see: Callable[[CodeType], int | None]
+    stamps: Stamps,
+    short_lines: ShortLines,
+    entered: dict[int, int],
+    see: Callable[[CodeType], int | None],
+    cleaning: set[CodeType],
 ) -> Callbacks:
     """`entered`: id of a recorded code object → the stamp of entering it (one more is that of leaving it); `see`
-    decides about code that is not in it.
+    decides about code that is not in it. `cleaning`: recorded generators that may run code when they are closed.
 
     All callbacks have one form. The stamp is written inside a `try`, which costs nothing; its handler deals with what
     is rare, and takes the callback out of the traceback of an exception that is the user's (a signal's).
@@ -127,7 +131,9 @@ def make_callbacks(
     def on_enter(code: CodeType, offset: int) -> object:
         what = 0
         try:
-            what = entered[id(code)]
+            what = entered.get(id(code), 0)
+            if not what:
+                return enter_first(code, 0)
             pending = pens[get_ident()]
             pending.append(time_ns())
             pending.append(what)
@@ -136,8 +142,6 @@ def make_callbacks(
             if len(pending) >= full:
                 look()
         except BaseException as error:
-            if type(error) is KeyError and not what:
-                return enter_first(code, 0)
             if not recover(error, what):
                 raise
         return None
@@ -145,7 +149,10 @@ def make_callbacks(
     def on_resume(code: CodeType, offset: int) -> object:
         what = 0
         try:
-            what = entered[id(code)] - (offset << OFFSET_BITS)
+            what = entered.get(id(code), 0)
+            if not what:
+                return enter_first(code, offset)
+            what -= offset << OFFSET_BITS
             pending = pens[get_ident()]
             pending.append(time_ns())
             pending.append(what)
@@ -154,13 +161,15 @@ def make_callbacks(
             if len(pending) >= full:
                 look()
         except BaseException as error:
-            if type(error) is KeyError and not what:
-                return enter_first(code, offset)
             if not recover(error, what):
                 raise
         return None
 
     def on_throw(code: CodeType, offset: int, exception: BaseException) -> None:
+        # The garbage collector closes generators, and an interrupt that is raised meanwhile is lost. A generator that
+        # does nothing then has no place for one, so there must be none in here either: no call.
+        if exception.__class__ is GeneratorExit and code not in cleaning:
+            return
         try:
             on_resume(code, offset)  # but without its answer: DISABLE is an error here
         except BaseException as error:
@@ -187,6 +196,8 @@ def make_callbacks(
         return None
 
     def on_unwind(code: CodeType, offset: int, exception: BaseException) -> None:
+        if exception.__class__ is GeneratorExit and code not in cleaning:
+            return
         what = 0
         try:
             what = entered.get(id(code), 0)

@@ -15,7 +15,7 @@ from gpuviz.capture.lineclock.callbacks import make_callbacks
 from gpuviz.capture.lineclock.record import LineRecord, ShortPlace
 from gpuviz.capture.lineclock.short_lines import STAMP, ShortLines, Switches
 from gpuviz.capture.lineclock.stamps import Stamps, decode, entered
-from gpuviz.capture.lineclock.usercode import LINES, CodePlace, UserCode, is_suspendable
+from gpuviz.capture.lineclock.usercode import LINES, CodePlace, UserCode, has_handlers, is_suspendable
 from gpuviz.errors import CaptureError
 
 DEFAULT_MEMORY_BYTES = 256 * 1024 * 1024
@@ -68,6 +68,7 @@ class LineClock:
         self._entered: dict[int, int] = {}
         self._muted: dict[int, int] = {}
         self._suspended: list[weakref.ref[CodeType]] = []
+        self._cleaning: set[CodeType] = set()
         self._lock = allocate_lock()
         self._callbacks: dict[str, Callable[..., object]] = {}
         self._record: LineRecord | None = None
@@ -79,13 +80,13 @@ class LineClock:
         self._stamps = Stamps(self._memory_bytes, _sequence_number_function() if self._sequence_numbers else None)
         self._short_lines = self._make_short_lines()
         self._codes, self._places, self._suspended, self._record = [], [], [], None
-        self._entered, self._muted = {}, {}
+        self._entered, self._muted, self._cleaning = {}, {}, set()
         self._tool = _take_tool_id()
         if self._tool is None:
             self._problem = _no_tool_id()
             return
         self._problem = None
-        callbacks = make_callbacks(self._stamps, self._short_lines, self._entered, self._see)
+        callbacks = make_callbacks(self._stamps, self._short_lines, self._entered, self._see, self._cleaning)
         self._callbacks = callbacks.by_state
         _clocks.add(self)
         try:
@@ -112,7 +113,8 @@ class LineClock:
             cells = dict(self._user_code.cells)
             self._record = LineRecord(self._stamps, self._places, cells, short, self._problem)
             # Keep none of the user's code alive.
-            self._codes, self._entered, self._muted, self._callbacks = [], {}, {}, {}
+            self._codes, self._entered, self._muted = [], {}, {}
+            self._cleaning, self._callbacks = set(), {}
             self._short_lines = self._make_short_lines()
         return self._record
 
@@ -161,6 +163,8 @@ class LineClock:
                 # By identity, and kept alive for it: code objects of different cells can be equal, because their
                 # comparison does not look at the file.
                 self._codes.append(code)
+                if is_suspendable(code) and has_handlers(code):
+                    self._cleaning.add(code)
                 self._places.append(self._user_code.place(code, level))
                 self._entered[id(code)] = entered(len(self._codes) - 1)
                 _monitoring.set_local_events(tool, code, _LINE_EVENTS if level == LINES else _FUNCTION_EVENTS)
@@ -178,6 +182,8 @@ class LineClock:
                 frame = frame.f_back
             if frames:
                 self._stamps.seed(ident, frames[::-1])
+        # Now, and not when its first stamp is written: an interrupt may come then.
+        self._stamps.log_of_this_thread()
 
     def _use(self, state: str) -> None:
         tool = self._tool

@@ -133,6 +133,7 @@ class ShortLines:
             self._muted = True
         if self._rearming is None:
             self._rearming = Rearming(self._rearm)
+            self._rearming.start()
         self._change(SIFT)
 
     def _flag(self, code_index: int, line: int | None) -> None:
@@ -226,6 +227,10 @@ class Rearming:
         self._running, self._ended = allocate_lock(), allocate_lock()
         self._running.acquire()
         self._ended.acquire()
+        self._started = False
+
+    def start(self) -> None:
+        self._started = True  # no interrupt comes between this and the start, because there is no call between
         start_new_thread(self._run, ())
 
     def _run(self) -> None:
@@ -238,5 +243,5 @@ class Rearming:
     def stop(self) -> None:
         """Returns when the thread has ended."""
         self._running.release()
-        if not sys.is_finalizing():
+        if self._started and not sys.is_finalizing():
             self._ended.acquire()

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import time_ns
 
+from gpuviz.capture.lineclock.uninterrupted import without_check_at_start
+
 LOOK = 256
 """So many stamps a thread writes before it packs them and looks at itself."""
 
@@ -59,7 +61,8 @@ class ThreadLog:
 
 class Stamps:
     """The logs of all threads. `pens` is what the callbacks use: thread → its pending stamps, absent before its first
-    stamp. `mutes`: (time, code index) of functions that were switched off: they leave no stamp when they end."""
+    stamp. `current` are the logs of threads that live, `resting` those of threads that have ended. `mutes`: (time, code
+    index) of functions that were switched off: they leave no stamp when they end."""
 
     def __init__(self, memory_bytes: int, sequence: Callable[[], int] | None) -> None:
         self.sequence = sequence
@@ -67,9 +70,9 @@ class Stamps:
         self.pens: dict[int, list[int]] = {}
         self.logs: list[ThreadLog] = []
         self.mutes: list[tuple[int, int]] = []
-        self._current: dict[int, ThreadLog] = {}
+        self.current: dict[int, ThreadLog] = {}
         self._seeded: dict[int, ThreadLog] = {}
-        self._resting: dict[tuple[int, int], ThreadLog] = {}
+        self.resting: dict[tuple[int, int | None], ThreadLog] = {}
         self._farewells = _local()
         self._lock = allocate_lock()
         # What an array holds beyond its elements (an eighth at most, CPython's array_resize) is part of the bound.
@@ -90,14 +93,14 @@ class Stamps:
         """Its log; a new one when the thread is new. Two threads never share one, though the system gives the number
         of a thread that has ended to another one."""
         ident, native_id = threading.get_ident(), threading.get_native_id()
-        log = self._current.get(ident)
+        log = self.current.get(ident)
         if log is None:
-            log = self._seeded.pop(ident, None) or self._resting.pop((ident, native_id), None)
+            log = self._seeded.pop(ident, None) or self.resting.pop((ident, native_id), None)
             if log is None:
                 log = ThreadLog(ident, native_id, _name_of_this_thread(ident))
                 self.logs.append(log)
             log.native_id = native_id
-            self._current[ident] = log
+            self.current[ident] = log
             self.pens[ident] = log.pending
             self._farewells.farewell = _Farewell(self, log)
         return log
@@ -139,29 +142,36 @@ class Stamps:
 
     def finish(self) -> None:
         """No more stamps. Notes where the sequence numbers of this thread have come to."""
-        log = self._current.get(threading.get_ident())
+        log = self.current.get(threading.get_ident())
         if log is not None and self.sequence is not None:
             log.final_sequence = self.sequence()
         for each in self.logs:
             self.pack(each)
 
-    def retire(self, log: ThreadLog) -> None:
-        """The thread has ended (or a thread that is not Python's has given back its Python state for now)."""
-        if self._current.get(log.ident) is log:
-            self.pens.pop(log.ident, None)
-            del self._current[log.ident]
-            if log.native_id is not None:
-                self._resting[log.ident, log.native_id] = log
-
 
 class _Farewell:
-    """Lives in the thread's local storage, and so dies with the thread."""
+    """Lives in the thread's local storage, and so dies with the thread: the thread has ended (or a thread that is not
+    Python's has given back its Python state for now)."""
 
     def __init__(self, stamps: Stamps, log: ThreadLog) -> None:
-        self._stamps, self._log = stamps, log
+        self._pens, self._current, self._resting = stamps.pens, stamps.current, stamps.resting
+        self._log = log
 
     def __del__(self) -> None:
-        self._stamps.retire(self._log)
+        # An interrupt that is raised in here would be lost, so nothing in here is a call: the interpreter looks for
+        # signals after calls.
+        log = self._log
+        ident = log.ident
+        try:
+            if self._current[ident] is log:
+                del self._current[ident]
+                self._resting[ident, log.native_id] = log
+                del self._pens[ident]
+        except KeyError:
+            pass
+
+
+without_check_at_start(_Farewell.__del__)
 
 
 def _name_of_this_thread(ident: int) -> str:

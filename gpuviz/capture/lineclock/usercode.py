@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import opcode
 import os
 import sysconfig
 from collections.abc import Iterable
@@ -25,6 +26,11 @@ _PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 def is_suspendable(code: CodeType) -> bool:
     """Generators and coroutines."""
     return bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
+
+
+def has_handlers(code: CodeType) -> bool:
+    """Whether it has an ``except``, ``finally`` or ``with``: each of their handlers begins with this instruction."""
+    return opcode.opmap["PUSH_EXC_INFO"] in code.co_code[::2]
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ def short(record: LineRecord) -> set[tuple[str, int | None]]:
 
 def test_short_lines_are_switched_off_and_flagged(notebook: Notebook) -> None:
     record = notebook.run(
-        "def loop(n):\n    total = 0\n    for i in range(n):\n        total += i\n    return total\nloop(300000)\nprobe()\n"
+        "def loop(n):\n    total = 0\n    for i in range(n):\n        total += i\n    return total\n"
+        "loop(300000)\nprobe()\n"
     )
     assert record.stamps < 30_000
     assert {("loop", 3), ("loop", 4)} <= short(record)
