@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from gpuviz.capture.lineclock.stamps import ThreadLog, decode, left, offset_of
+from gpuviz.capture.lineclock.stamps import UNKNOWN_NUMBER, ThreadLog, decode, left, offset_of
 from gpuviz.capture.lineclock.usercode import CodePlace
 
 NO_NODE = -1
@@ -84,10 +84,18 @@ def build_history(
         time_ns=times,
         node=node,
         line_start_ns=times[source],
-        sequence=np.maximum.accumulate(stamps[:, 2]) if width > 2 else None,
+        sequence=_sequence(stamps[:, 2]) if width > 2 else None,
         end_ns=log.full_at_ns,
         final_sequence=log.final_sequence,
     )
+
+
+def _sequence(numbers: Ints) -> Ints | None:
+    """Autograd's next number at each stamp. Those that were unknown at the start were at most the first known one."""
+    known = np.flatnonzero(numbers != UNKNOWN_NUMBER)
+    if not len(known):
+        return None
+    return np.maximum.accumulate(np.where(np.arange(len(numbers)) < known[0], numbers[known[0]], numbers))
 
 
 def _lines_of_entries(what: Ints, places: Sequence[CodePlace]) -> Ints:

@@ -30,6 +30,9 @@ def left(code_index: int) -> int:
     return -2 * code_index - 1
 
 
+UNKNOWN_NUMBER = -1
+"""Each thread counts autograd's nodes for itself, and cannot be asked by another one."""
+
 OFFSET_BITS = 32
 """A generator is resumed in the middle of a line, which is not reported again. The stamp of resuming is that of
 entering, less the offset of the instruction, shifted by so many bits."""
@@ -83,9 +86,11 @@ class Stamps:
         thread = next((thread for thread in threading.enumerate() if thread.ident == ident), None)
         log = ThreadLog(ident, thread.native_id if thread else None, thread.name if thread else f"thread {ident}")
         now = time_ns()
+        is_this_thread = ident == threading.get_ident()
+        number = self.sequence() if self.sequence and is_this_thread else UNKNOWN_NUMBER
         for code_index, line in frames:
             for what in (entered(code_index), line):
-                log.pending.extend((now, what, 0)[: self.width])
+                log.pending.extend((now, what, number)[: self.width])
         self.logs.append(log)
         self._seeded[ident] = log
 
