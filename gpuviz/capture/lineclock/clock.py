@@ -67,7 +67,7 @@ class LineClock:
         self._places: list[CodePlace] = []
         self._entered: dict[int, int] = {}
         self._muted: dict[int, int] = {}
-        self._suspended: list[weakref.ref[CodeType]] = []
+        self._suspended: dict[int, weakref.ref[CodeType]] = {}
         self._cleaning: set[CodeType] = set()
         self._lock = allocate_lock()
         self._callbacks: dict[str, Callable[..., object]] = {}
@@ -79,10 +79,10 @@ class LineClock:
             raise CaptureError("Tried to start a line clock: it runs already. Stop it, or make another one.")
         self._stamps = Stamps(self._memory_bytes, _sequence_number_function() if self._sequence_numbers else None)
         self._short_lines = self._make_short_lines()
-        self._codes, self._places, self._suspended, self._record = [], [], [], None
+        self._codes, self._places, self._suspended, self._record = [], [], {}, None
         self._entered, self._muted, self._cleaning = {}, {}, set()
-        self._tool = _take_tool_id()
-        if self._tool is None:
+        tool = self._take_tool_id()
+        if tool is None:
             self._problem = _no_tool_id()
             return
         self._problem = None
@@ -91,12 +91,12 @@ class LineClock:
         _clocks.add(self)
         try:
             for event, callback in callbacks.by_event.items():
-                _monitoring.register_callback(self._tool, event, callback)
+                _monitoring.register_callback(tool, event, callback)
             self._use(STAMP)
             self._seed()
             # What an earlier capture has switched off must be seen again.
             _monitoring.restart_events()
-            _monitoring.set_events(self._tool, _GLOBAL_EVENTS)
+            _monitoring.set_events(tool, _GLOBAL_EVENTS)
         except BaseException:
             self._release()
             raise
@@ -118,19 +118,35 @@ class LineClock:
             self._short_lines = self._make_short_lines()
         return self._record
 
+    def _take_tool_id(self) -> int | None:
+        for tool in TOOL_IDS:
+            if _monitoring.get_tool(tool) is None:
+                self._tool = tool  # before it is taken: after an interrupt `stop` gives it back
+                try:
+                    _monitoring.use_tool_id(tool, TOOL_NAME)
+                except ValueError:  # another thread was faster
+                    self._tool = None
+                    continue
+                return tool
+        return None
+
     def _release(self) -> None:
-        tool, self._tool = self._tool, None
-        if tool is None:
+        """Whatever interrupts it, it can be called again."""
+        if self._tool is None:
             return
         try:
             self._short_lines.stop()
         finally:
-            self._unregister(tool)
+            with self._lock:  # other threads may be about to switch something
+                self._unregister(self._tool)
+                self._tool = None
             _clocks.discard(self)
 
     def _unregister(self, tool: int) -> None:
+        if _monitoring.get_tool(tool) != TOOL_NAME:
+            return
         _monitoring.set_events(tool, 0)
-        suspended = (reference() for reference in self._suspended)
+        suspended = (reference() for reference in self._suspended.values())
         for code in (*self._codes, *suspended):
             # The interpreter cleans a code object when it runs next, or at once when its local events change.
             if code is not None:
@@ -141,24 +157,22 @@ class LineClock:
         _monitoring.free_tool_id(tool)
 
     def _abandon_in_child(self) -> None:
-        """A forked process (a worker of a DataLoader) does not belong to the capture."""
-        tool, self._tool = self._tool, None
-        if tool is not None:
-            self._short_lines.forget_thread()
-            self._unregister(tool)
-            self._stamps.logs.clear()
+        """A forked process (a worker of a DataLoader) does not belong to the capture, and has only this thread."""
+        self._lock = allocate_lock()
+        self._short_lines.forget_thread()
+        self._stamps.logs.clear()
+        self._release()
 
     def _see(self, code: CodeType) -> int | None:
         """The stamp of entering this code, which has been met for the first time; None where it is not recorded."""
         level = self._user_code.level(code)
         if level is None or len(self._codes) >= _MOST_CODES:
             if is_suspendable(code):
-                self._suspended.append(weakref.ref(code))
-            return None
-        tool = self._tool
-        if tool is None or id(code) in self._muted:
+                self._suspended[id(code)] = weakref.ref(code)
             return None
         with self._lock:  # two threads may meet the same code
+            if self._tool is None or id(code) in self._muted:
+                return None
             if id(code) not in self._entered:
                 # By identity, and kept alive for it: code objects of different cells can be equal, because their
                 # comparison does not look at the file.
@@ -167,8 +181,8 @@ class LineClock:
                     self._cleaning.add(code)
                 self._places.append(self._user_code.place(code, level))
                 self._entered[id(code)] = entered(len(self._codes) - 1)
-                _monitoring.set_local_events(tool, code, _LINE_EVENTS if level == LINES else _FUNCTION_EVENTS)
-        return self._entered[id(code)]
+                _monitoring.set_local_events(self._tool, code, _LINE_EVENTS if level == LINES else _FUNCTION_EVENTS)
+            return self._entered[id(code)]
 
     def _seed(self) -> None:
         """What runs when the clock starts: the cell itself, where the capture begins inside it."""
@@ -186,9 +200,9 @@ class LineClock:
         self._stamps.log_of_this_thread()
 
     def _use(self, state: str) -> None:
-        tool = self._tool
-        if tool is not None:
-            _monitoring.register_callback(tool, _events.LINE, self._callbacks[state])
+        with self._lock:
+            if self._tool is not None:
+                _monitoring.register_callback(self._tool, _events.LINE, self._callbacks[state])
 
     def _make_short_lines(self) -> ShortLines:
         switches = Switches(self._use, self._index_of, self._rearm_lines, self._mute, self._unmute_all)
@@ -201,22 +215,20 @@ class LineClock:
     def _rearm_lines(self, codes: Iterable[CodeType]) -> None:
         """Switch all lines of this code on again, and no more than that (`restart_events` would do it for every
         tool)."""
-        tool = self._tool
-        if tool is None:
-            return
         for code in codes:
-            if id(code) not in self._muted:
-                _monitoring.set_local_events(tool, code, _FUNCTION_EVENTS)
-                _monitoring.set_local_events(tool, code, _LINE_EVENTS)
+            with self._lock:
+                if self._tool is not None and id(code) not in self._muted:
+                    _monitoring.set_local_events(self._tool, code, _FUNCTION_EVENTS)
+                    _monitoring.set_local_events(self._tool, code, _LINE_EVENTS)
 
     def _mute(self, index: int) -> None:
         """Treat a function like library code. Where it runs just now, its end will not be stamped."""
-        tool = self._tool
         code = self._codes[index]
-        if tool is not None and self._entered.pop(id(code), None) is not None:
-            self._muted[id(code)] = index
-            self._stamps.mutes.append((time_ns(), index))
-            _monitoring.set_local_events(tool, code, 0)
+        with self._lock:
+            if self._tool is not None and self._entered.pop(id(code), None) is not None:
+                self._muted[id(code)] = index
+                self._stamps.mutes.append((time_ns(), index))
+                _monitoring.set_local_events(self._tool, code, 0)
 
     def _unmute_all(self) -> None:
         """Functions that were switched off are seen again.
@@ -226,19 +238,21 @@ class LineClock:
         for its starts itself and misses none; all other code sees no change, because the interpreter looks at it when
         it runs next.
         """
-        tool = self._tool
-        if tool is None:
-            return
-        muted, self._muted = self._muted, {}
-        _monitoring.set_events(tool, _GLOBAL_EVENTS & ~_START_EVENTS)
-        for index in muted.values():
-            _monitoring.set_local_events(tool, self._codes[index], _events.LINE)
-        _monitoring.set_events(tool, _GLOBAL_EVENTS)
-        for key, index in muted.items():
-            self._entered[key] = entered(index)
-            level = self._places[index].level
-            events = _LINE_EVENTS if level == LINES else _FUNCTION_EVENTS
-            _monitoring.set_local_events(tool, self._codes[index], events)
+        with self._lock:
+            tool = self._tool
+            if tool is None:
+                return
+            muted = dict(self._muted)
+            self._muted.clear()
+            _monitoring.set_events(tool, _GLOBAL_EVENTS & ~_START_EVENTS)
+            for index in muted.values():
+                _monitoring.set_local_events(tool, self._codes[index], _events.LINE)
+            _monitoring.set_events(tool, _GLOBAL_EVENTS)
+            for key, index in muted.items():
+                self._entered[key] = entered(index)
+                level = self._places[index].level
+                events = _LINE_EVENTS if level == LINES else _FUNCTION_EVENTS
+                _monitoring.set_local_events(tool, self._codes[index], events)
 
 
 def _sequence_number_function() -> Callable[[], int] | None:
@@ -246,17 +260,6 @@ def _sequence_number_function() -> Callable[[], int] | None:
     torch = sys.modules.get("torch")
     autograd = getattr(getattr(torch, "_C", None), "_autograd", None)
     return getattr(autograd, "_get_sequence_nr", None)
-
-
-def _take_tool_id() -> int | None:
-    for tool in TOOL_IDS:
-        if _monitoring.get_tool(tool) is None:
-            try:
-                _monitoring.use_tool_id(tool, TOOL_NAME)
-            except ValueError:  # another thread was faster
-                continue
-            return tool
-    return None
 
 
 def _no_tool_id() -> str:

@@ -150,3 +150,37 @@ def test_switching_off_in_many_captures_in_a_row(notebook: Notebook) -> None:
         record = clock.stop()
         assert record.stack_ids(thread_key(), notebook.probes[0][1]) >= 0
         notebook.check(record)
+
+
+def test_captures_begin_and_end_while_threads_run(notebook: Notebook) -> None:
+    """Whatever a thread is about to tell the clock when it stops, the thread goes on undisturbed."""
+    stop = threading.Event()
+    errors: list[BaseException] = []
+    notebook.define(
+        "def add(x):\n    return x + 1\n"
+        "def numbers(n):\n    for i in range(n):\n        yield add(i)\n"
+        "def work():\n"
+        "    while not stop.is_set():\n"
+        "        assert sum(numbers(500)) == 125250\n"
+    )()
+    notebook.names["stop"] = stop
+
+    def run() -> None:
+        try:
+            notebook.names["work"]()  # type: ignore[operator]
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        clock = LineClock(notebook.sources.get)
+        clock.start()
+        time.sleep(0.005)
+        record = clock.stop()
+        assert record.problem is None
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
