@@ -16,7 +16,7 @@ from typing import Any
 
 from gpuviz import __version__
 from gpuviz.analysis.findings import RULES, findings
-from gpuviz.errors import GpuvizError
+from gpuviz.errors import GpuvizError, TraceFileError
 from gpuviz.formats import load
 from gpuviz.model import Trace
 
@@ -106,8 +106,12 @@ def _facts(trace: Trace) -> dict[str, Any]:
 def _view(options: argparse.Namespace) -> None:
     from gpuviz.view.html import save_html
 
-    trace = load(options.file)
-    page = save_html(trace, options.output or _page_name(options.file))
+    target = Path(options.output or _page_name(options.file))
+    if target.exists() and Path(options.file).exists() and target.samefile(options.file):
+        raise TraceFileError(
+            f"Tried to write the page to {target}: that is the trace itself. Name another page with -o.", path=target
+        )
+    page = save_html(load(options.file), target)
     print(f"wrote {page} ({page.stat().st_size / 1e6:.2f} MB)")
     if options.open:
         webbrowser.open(page.resolve().as_uri())

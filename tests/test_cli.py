@@ -91,3 +91,25 @@ def test_a_wrong_command_ends_with_2(arguments: list[str], capsys: pytest.Captur
         run(*arguments)
     assert ended.value.code == 2
     assert "usage:" in capsys.readouterr().err
+
+
+def test_a_page_never_replaces_its_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.json.gz"
+    trace.write_bytes(SAMPLE.read_bytes())
+    assert run("view", trace, "-o", trace) == 1
+    assert "that is the trace itself" in capsys.readouterr().err
+    assert trace.read_bytes() == SAMPLE.read_bytes()
+
+
+def test_names_cannot_talk_to_the_terminal_and_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    event = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {"device": 0, "stream": 7}}
+    events = [{**event, "name": "\x1b[31mred\nline"}, {**event, "ts": 5, "name": "long<" + "x" * 9_000 + ">tail"}]
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+    for command in ("info", "report"):
+        assert run(command, path) == 0
+        printed = capsys.readouterr().out
+        assert "\x1b" not in printed
+        assert "␛[31mred␊line" in printed
+        assert "x>tail" in printed
+        assert max(map(len, printed.splitlines())) < 1_500

@@ -24,6 +24,7 @@ from gpuviz.analysis.selection import (
 )
 from gpuviz.model import Trace, Window, schema
 from gpuviz.model.callpaths import ROOT_ID
+from gpuviz.model.trace import FRAMES_WITHOUT_CALLS
 
 GPU_LAYERS = ("kernel", "memcpy", "memset", "graph_run")
 CALL_LAYERS = (*schema.HOST_LAYERS, "api")
@@ -49,7 +50,8 @@ def gpu_time(trace: Trace, window: Window | None = None, *, distributions: bool 
     """GPU time by call path: one row per node of `trace.callpaths`, in its order.
 
     - ``calls``: calls of the frame itself (host or API calls at the node; for a GPU leaf its activities) that start
-      in the window. Null for the root, groups, cells and lines, which are not calls.
+      in the window. Null for the root, groups, cells and lines, which are not calls, and for frames that the capture
+      knows from call stacks only (`gpuviz.model.trace.FRAMES_WITHOUT_CALLS`): nobody counted those calls.
     - ``activities``: GPU activities at or below the node that start in the window.
     - ``exclusive_ns``, ``inclusive_ns``: Σ durations, cut to the window, of the activities at the node, and at or
       below it. Sums over streams: concurrent work counts twice, unlike the unions of `device_time`.
@@ -104,7 +106,7 @@ def cpu_time(trace: Trace, window: Window | None = None, *, distributions: bool 
     activities_at = counts(activities.node[activities.counted], nodes)
     below = _below(activities_at, ints(trace.callpaths["last_id"]))
     columns = {
-        "calls": _null_unless(at_node, _has_layer(trace, CALL_LAYERS)),
+        "calls": _null_unless(at_node, _has_layer(trace, _counted_layers(trace, CALL_LAYERS))),
         "activities": _null_unless(below, np.full(nodes, has_gpu_activity(trace))),
         "exclusive_ns": pl.Series(np.maximum(inclusive - children, 0)),
         "inclusive_ns": pl.Series(inclusive),
@@ -200,7 +202,13 @@ def _calls(trace: Trace, window: Window | None, activities_at: Ints) -> pl.Serie
         table = usable(trace.table(name))
         started = starts_inside(ints(table["start_ns"]), window)
         calls += counts(ints(table["callpath_id"])[started], len(calls))
-    return _null_unless(calls, _has_layer(trace, CALL_LAYERS + GPU_LAYERS))
+    return _null_unless(calls, _has_layer(trace, _counted_layers(trace, CALL_LAYERS + GPU_LAYERS)))
+
+
+def _counted_layers(trace: Trace, layers: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the layers whose calls the trace recorded; a capture knows some frames from call stacks only."""
+    not_recorded = trace.meta.properties.get(FRAMES_WITHOUT_CALLS, "").split(", ")
+    return tuple(layer for layer in layers if layer not in not_recorded)
 
 
 def _tree(trace: Trace, columns: dict[str, pl.Series]) -> pl.DataFrame:

@@ -30,9 +30,11 @@ def resolve_window(trace: Trace, window: Window | None) -> Window | None:
     try:
         start, end = window
         start, end = operator.index(start), operator.index(end)
+        if max(abs(start), abs(end)) >= 1 << 63:
+            raise ValueError("no time of a trace is so large")
     except (TypeError, ValueError):
         raise AnalysisError(
-            f"The window {window!r} was asked for: it is not a pair of whole numbers. "
+            f"The window {window!r} was asked for: it is not a pair of whole numbers of 64 bits. "
             "Give (start_ns, end_ns) in nanoseconds since the start of the trace, for example (0, trace.meta.end_ns)."
         ) from None
     if start >= end:

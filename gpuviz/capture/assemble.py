@@ -32,6 +32,7 @@ from gpuviz.capture.recording import Recording
 from gpuviz.capture.times import NONE, OK, OPEN, Clock, Ints, Times, count_cases, known, pick, series
 from gpuviz.capture.waits import read_waits
 from gpuviz.model import Diagnostics, Trace, TraceMeta, schema
+from gpuviz.model.trace import FRAMES_WITHOUT_CALLS
 
 
 def assemble(recording: Recording) -> Trace:
@@ -79,7 +80,7 @@ def assemble(recording: Recording) -> Trace:
         dropped_records=recording.dropped_records,
         overhead_ns=capture_overhead_ns(recording, decoded, calls),
         versions=dict(recording.versions),
-        properties=dict(recording.properties),
+        properties={**recording.properties, **({FRAMES_WITHOUT_CALLS: "python, module"} if recording.stacks else {})},
     )
     return Trace({**tables, "diagnostics": diagnostics.table()}, meta)
 

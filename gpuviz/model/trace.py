@@ -21,6 +21,11 @@ type Window = tuple[int, int]
 """A half-open time window ``(start_ns, end_ns)``, ns since t0."""
 
 
+FRAMES_WITHOUT_CALLS = "frames_without_calls"
+"""Property of `TraceMeta` that names the layers, as in "python, module", whose frames come from call stacks: the trace
+holds no interval and no count of their calls."""
+
+
 @dataclass(frozen=True)
 class TraceMeta:
     """Facts about a capture. A fact that nobody recorded is None, never a default that looks like one.
@@ -206,9 +211,10 @@ class Trace:
 
     def __repr__(self) -> str:
         modelled = "modelled, " if self.meta.modelled else ""
-        loaded = {name: table.height for name, table in self._tables.items() if isinstance(table, pl.DataFrame)}
-        counts = [f"{count:,} {name}" for name, count in loaded.items() if count and name in schema.INTERVAL_TABLES]
-        return f"<Trace {self.meta.title!r}: {modelled}{', '.join(counts) or 'nothing read yet'}>"
+        read = {name: table.height for name, table in self._tables.items() if isinstance(table, pl.DataFrame)}
+        counts = [f"{count:,} {name}" for name, count in read.items() if count and name in schema.INTERVAL_TABLES]
+        nothing = "empty" if len(read) == len(self._tables) else "nothing read yet"
+        return f"<Trace {self.meta.title!r}: {modelled}{', '.join(counts) or nothing}>"
 
 
 def check_columns(name: str, table: pl.DataFrame) -> pl.DataFrame:

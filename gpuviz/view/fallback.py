@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import re
 from itertools import groupby
 
 import numpy as np
@@ -15,7 +14,7 @@ from gpuviz.analysis.intervals import busy_before, union
 from gpuviz.model import Trace
 from gpuviz.view.report import headline, top_lines
 from gpuviz.view.theme import LAYER_COLOURS
-from gpuviz.view.wording import duration_text
+from gpuviz.view.wording import duration_text, printable
 
 WIDTH = 960
 _LEFT = 110
@@ -27,23 +26,23 @@ _KINDS = {
     "memcpys": ("copies", "memcpy"),
     "memsets": ("fills", "memset"),
 }
-_UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def escaped(text: str) -> str:
     """Text that stays text in HTML and SVG; control characters show as symbols."""
-    return html.escape(_UNSAFE.sub(lambda match: chr(0x2400 + ord(match[0])) if match[0] != "\x7f" else "\u2421", text))
+    return html.escape(printable(text))
 
 
 def fallback_html(trace: Trace) -> str:
     """Picture and numbers of one trace, all of it escaped."""
     lines = "".join(f"<li>{escaped(line)}</li>" for line in [*headline(trace), *top_lines(trace, 5)])
     modelled = " <b>modelled</b>" if trace.meta.modelled else ""
+    told = " ".join([*(["Modelled."] if trace.meta.modelled else []), *headline(trace)])
     # As an image, because JupyterLab takes inline SVG out of outputs that nobody trusts; images may stay.
     picture = base64.b64encode(summary_svg(trace).encode("utf-8")).decode("ascii")
     return (
         f'<div class="gpuviz-fallback"><p><b>{escaped(trace.meta.title)}</b>{modelled}</p>'
-        f'<img src="data:image/svg+xml;base64,{picture}" alt="{escaped(" ".join(headline(trace)))}" width="100%">'
+        f'<img src="data:image/svg+xml;base64,{picture}" alt="{escaped(told)}" style="width:100%">'
         f"<ul>{lines}</ul></div>"
     )
 
@@ -52,7 +51,9 @@ def summary_svg(trace: Trace) -> str:
     """Busy fraction over time, one lane per device and kind of work, as one SVG element."""
     lanes = _lanes(trace)
     height = _LANE * max(len(lanes), 1) + 30
-    label = "work over time" if lanes else "nothing was recorded"
+    label = (
+        ("modelled work over time" if trace.meta.modelled else "work over time") if lanes else "nothing was recorded"
+    )
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="100%" role="img" '
         f'aria-label="{label}" font-family="Helvetica, Arial, sans-serif" font-size="12">'
@@ -66,6 +67,8 @@ def summary_svg(trace: Trace) -> str:
         parts.append(f'<text x="{_LEFT}" y="18" fill="#222">{label}</text>')
     bottom = height - 8
     parts.append(f'<text x="{_LEFT}" y="{bottom}" fill="#555">0</text>')
+    if trace.meta.modelled:
+        parts.append(f'<text x="{_LEFT - 8}" y="{bottom}" text-anchor="end" fill="#8A6100">modelled</text>')
     end = duration_text(trace.meta.end_ns)
     parts.append(f'<text x="{WIDTH}" y="{bottom}" text-anchor="end" fill="#555">{end}</text></svg>')
     return "".join(parts)

@@ -7,7 +7,6 @@ comes from a trace is either base64 text or escaped.
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import secrets
@@ -20,7 +19,7 @@ from gpuviz.model import Trace
 from gpuviz.model.atomic import replacing
 from gpuviz.view import library
 from gpuviz.view.dashboard import VIEWS, build_dashboard
-from gpuviz.view.fallback import fallback_html
+from gpuviz.view.fallback import escaped, fallback_html
 
 _BOOTSTRAP = """(async () => {
   const root = document.getElementById(ID);
@@ -96,7 +95,7 @@ def output_html(trace: Trace, views: tuple[str, ...] = VIEWS) -> str:
 
 def document_html(trace: Trace) -> str:
     """A whole offline page."""
-    title = html.escape(f"{trace.meta.title} · gpuviz")
+    title = escaped(f"{trace.meta.title}{' (modelled)' if trace.meta.modelled else ''} · gpuviz")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -15,7 +15,7 @@ from gpuviz.analysis.findings import RULES, explain, findings
 from gpuviz.analysis.findings.facts import place_text
 from gpuviz.errors import AnalysisError
 from gpuviz.model import Trace, Window
-from gpuviz.view.wording import count_text, duration_text, share_text
+from gpuviz.view.wording import count_text, duration_text, printable, share_text
 
 
 def headline(trace: Trace, window: Window | None = None) -> list[str]:
@@ -53,7 +53,7 @@ def top_lines(trace: Trace, limit: int) -> list[str]:
 
 def _kernel_line(row: Mapping[str, Any]) -> str:
     return (
-        f"{row['name']}: {duration_text(row['total_ns'])} in {row['activities']:,} "
+        f"{printable(row['name'], LONGEST_NAME)}: {duration_text(row['total_ns'])} in {row['activities']:,} "
         f"({share_text(row['share'], 1)} of the summed GPU time), p50 {duration_text(row['p50_ns'])}"
     )
 
@@ -73,7 +73,7 @@ def text_report(trace: Trace) -> str:
         lines += ["", "  notes:"]
         columns = trace.diagnostics.select("code", "count", "effect", pl.col("first_example").fill_null(""))
         lines += [f"    {c} × {n:,}: {e}{f' (first: {x})' if x else ''}" for c, n, e, x in columns.iter_rows()]
-    return "\n".join(lines)
+    return "\n".join(printable(line) for line in lines)
 
 
 MOST = 10
@@ -152,7 +152,7 @@ def _as_markdown(facts: Mapping[str, Any]) -> str:
 
 
 def _title(facts: Mapping[str, Any]) -> str:
-    return f"{facts['title']}{' (modelled)' if facts['modelled'] else ''}"
+    return f"{printable(facts['title'])}{' (modelled)' if facts['modelled'] else ''}"
 
 
 def _bullets(rows: list[str]) -> list[str]:
@@ -170,14 +170,14 @@ def _lists(facts: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """The lists of a report that have rows, as (title, rows)."""
     clear = [name for name, said in facts["rules"].items() if said == "nothing"]
     lists = [
-        ("Most GPU time", [_kernel_line(row | {"name": _short(row["name"])}) for row in facts["top_kernels"]]),
+        ("Most GPU time", [_kernel_line(row) for row in facts["top_kernels"]]),
         ("Lines", [_place_line(row) for row in facts["lines"] if row["place"] is not None]),
         ("Steps", [_step_line(row) for row in facts["steps"][:MOST]]),
         ("Not judged", _not_judged(facts["findings"])),
         ("Looked for and not found", [", ".join(clear)] if clear else []),
         ("Notes", [f"{row['code']} × {row['count']:,}: {row['effect']}" for row in facts["diagnostics"]]),
     ]
-    return [(title, rows) for title, rows in lists if rows]
+    return [(title, [printable(row) for row in rows]) for title, rows in lists if rows]
 
 
 def _not_judged(findings: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -188,10 +188,6 @@ def _not_judged(findings: Iterable[Mapping[str, Any]]) -> list[str]:
             reason = row["sentence"].rstrip(".").rpartition(": ")[2]
             rules.setdefault(reason, []).append(row["rule"])
     return [f"{reason}: {', '.join(names)}" for reason, names in rules.items()]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _place_line(row: Mapping[str, Any]) -> str:

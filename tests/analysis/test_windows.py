@@ -34,6 +34,7 @@ def trace() -> Trace:
         ("ab", "whole numbers"),
         (7, "whole numbers"),
         ((None, 5), "whole numbers"),
+        ((0, 10**30), "64 bits"),
         ((9_000, 9_500), "holds 0 to 8000 ns"),
         ((-10, 0), "holds 0 to 8000 ns"),
     ],

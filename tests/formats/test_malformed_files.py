@@ -45,8 +45,6 @@ def test_every_other_file_opens(shared_traces: Path) -> None:
     [
         ("other/corrupt_utf8_damaged.xplane.pb", "text conversion"),
         ("other/mi300_jax_conv.xplane.pb", "protobuf"),
-        ("nsys/rtx3080_tiny_2026_1.sqlite", "Nsight Systems"),
-        ("malformed/p53_graph_mode_whole.sqlite", "Nsight Systems"),
     ],
 )
 def test_other_formats_are_named(shared_traces: Path, name: str, found: str) -> None:

@@ -23,7 +23,7 @@ def test_a_table_that_is_not_given_is_empty() -> None:
     trace = Trace({})
     for name in schema.TABLES:
         assert getattr(trace, name).equals(schema.empty(name))
-    assert repr(trace) == "<Trace 'trace': nothing read yet>"
+    assert repr(trace) == "<Trace 'trace': empty>"
 
 
 def test_an_unknown_table_is_refused() -> None:
