@@ -228,19 +228,25 @@ class Copies:
 
     def text(self, tensor: Any, *, tensor_contents: str | None = None) -> str:
         """`repr`: what is printed is downloaded first, and says ``device='cuda:0'``."""
-        if type(tensor).__repr__ not in (self._torch.Tensor.__repr__, self._torch.nn.Parameter.__repr__):
+        plain = self._torch.Tensor.__repr__
+        if type(tensor).__repr__ not in (plain, self._torch.nn.Parameter.__repr__):
             return str(tensor.__repr__())
+        if not on_device(tensor):
+            with self._machine.unrecorded():
+                return str(plain(tensor, tensor_contents=tensor_contents))
         self._download(tensor)
         with self._machine.unrecorded(), self._machine.reentered():
             return str(self._torch._tensor_str._str(tensor, tensor_contents=tensor_contents))
 
     def format(self, tensor: Any, specification: str) -> str:
-        """`format`, as in an f-string: a number for a single one."""
-        if tensor.dim() == 0 and on_device(tensor) and type(tensor) is self._torch.Tensor:
-            return format(tensor.item(), specification)
-        if not specification:
-            return self.text(tensor)
-        return format(tensor, specification)
+        """`format`, as in an f-string: a number for a single one, which is also how PyTorch prints integers."""
+        if not on_device(tensor):
+            with self._machine.unrecorded():
+                return str(tensor.__format__(specification))
+        if tensor.dim() == 0 and type(tensor) is self._torch.Tensor:
+            return format(tensor.detach().item(), specification)
+        with self._machine.reentered():
+            return object.__format__(tensor, specification)
 
     def reduce(self, tensor: Any, protocol: Any) -> Any:
         """Pickling, as by `torch.save`: what is written comes from the host."""
