@@ -185,6 +185,50 @@ def test_hovering_a_frame_tells_width_from_length(output: Output) -> None:
     assert "p99" in text
 
 
+def listen_for_leaked_keys(page: Page) -> None:
+    page.evaluate("() => { window.leaked = []; document.addEventListener('keydown', (e) => window.leaked.push(e.key)) }")
+
+
+def test_after_an_action_in_the_panel_keys_stay_with_the_view(output: Output) -> None:
+    page = output.page
+    listen_for_leaked_keys(page)
+    module, function = (node(*frame)["callpath_id"] for frame in (("module", "Linear"), ("python", "train")))
+    for selector, selected in (
+        (".gpuviz-work tbody button", module),
+        (".gpuviz-lines tbody button", function),
+        (".gpuviz-breadcrumb button", module),
+    ):
+        for press in (False, True):
+            output.act("select_node", selected)
+            button = output.root.locator(selector).last
+            if press:
+                button.focus()
+                page.keyboard.press("Enter")
+                page.evaluate("() => { window.leaked = [] }")  # a button's own Enter is nobody else's business
+            else:
+                button.click()
+            output.settle()
+            assert page.evaluate("document.activeElement.closest('.gpuviz-app') !== null"), selector
+            for key in "nad":
+                page.keyboard.press(key)
+            output.settle()
+            assert output.state()["selected_node"]
+            page.keyboard.press("Escape")
+            output.settle()
+            assert output.state()["selected_node"] is None, selector
+            assert page.evaluate("window.leaked") == []
+
+
+def test_a_key_makes_what_is_shown_the_window(output: Output) -> None:
+    output.area("timeline")
+    output.root.locator('.gpuviz-view[data-view="timeline"] .gpuviz-plot').focus()
+    output.act("set_view", [10_000, 30_000])
+    output.page.keyboard.press("x")
+    output.settle()
+    assert window_of(output) == (10_000, 30_000)
+    assert_numbers_are_those_of_the_analyses(output, TRACE, (10_000, 30_000))
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [420, 1200, 2400])
 def test_every_width_and_theme_draws_without_a_sideways_scroll(

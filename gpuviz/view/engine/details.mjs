@@ -57,8 +57,8 @@ export function createDetails({store, panel, theme}) {
     const is_cut = path.length > WHOLE_PATH && !shows_whole_path
     const shown = is_cut ? [path[0], null, ...path.slice(3 - WHOLE_PATH)] : path
     const steps = shown.map((step) => element("li", {}, step === null
-      ? plainButton(`… ${path.length - WHOLE_PATH + 2} more`, "Show every caller", () => { shows_whole_path = true; drawSelected() })
-      : plainButton(shortName(frameLabel(trace, step), layerOfNode(trace, step)), frameLabel(trace, step), () => actions.select_node(step))))
+      ? plainButton(`… ${path.length - WHOLE_PATH + 2} more`, "Show every caller", "callers", () => { shows_whole_path = true; drawSelected() })
+      : plainButton(shortName(frameLabel(trace, step), layerOfNode(trace, step)), frameLabel(trace, step), `caller ${step}`, () => actions.select_node(step))))
     return element("nav", {"aria-label": "Call path"}, element("ol", {class: "gpuviz-breadcrumb"}, ...steps))
   }
 
@@ -123,7 +123,7 @@ export function createDetails({store, panel, theme}) {
     const latency = trace.box_start[box] - trace.box_start[launch]
     const delay = trace.is_open[launch] ? null : Math.max(0, latency - trace.box_duration[launch])
     return [
-      ["launched by", [plainButton(boxName(trace, launch), "Select the call", () => actions.select_box(launch))], "launched-by"],
+      ["launched by", [plainButton(boxName(trace, launch), "Select the call", "launch", () => actions.select_box(launch))], "launched-by"],
       ["launch latency", number(latency), "launch-latency"],
       ["queue delay", number(delay), "queue-delay"],
     ]
@@ -166,7 +166,7 @@ export function createDetails({store, panel, theme}) {
     const cell = (...content) => element("td", {class: "gpuviz-right"}, ...content)
     return element("tr", {data: {node: row.node}},
       element("td", {class: "gpuviz-name-cell"}, element("span", {class: "gpuviz-name-line"}, swatch(theme.palette.by_name[row.layer]),
-        plainButton(shortName(printable(row.name), row.layer), printable(row.name), () => actions.select_node(row.node, {zoom_flame: false})))),
+        plainButton(shortName(printable(row.name), row.layer), printable(row.name), `${row.layer} ${row.name}`, () => actions.select_node(row.node, {zoom_flame: false})))),
       cell(exactNumber(durationText(row.time_ns), "ns", row.time_ns)),
       cell(shareCell(row.time_ns, total)),
       cell(exactNumber(countText(row.count), "count", row.count)),
@@ -177,7 +177,7 @@ export function createDetails({store, panel, theme}) {
   function moreButton(count) {
     if (count <= MOST_WORK_ROWS) return null
     const label = shows_all_work ? "Show fewer" : `Show all ${countText(count)}`
-    return element("button", {type: "button", class: "gpuviz-plain gpuviz-more", on: {click: () => {
+    return element("button", {type: "button", class: "gpuviz-plain gpuviz-more", data: {focus: "more"}, on: {click: () => {
       shows_all_work = !shows_all_work
       drawWork()
     }}}, label)
@@ -186,8 +186,9 @@ export function createDetails({store, panel, theme}) {
   return {update}
 }
 
-export function plainButton(text, title, on_click) {
-  return element("button", {type: "button", class: "gpuviz-plain", title, on: {click: on_click}}, text)
+/** `key` tells the button from its like, so that it keeps the focus when it is drawn anew. */
+export function plainButton(text, title, key, on_click) {
+  return element("button", {type: "button", class: "gpuviz-plain", title, data: {focus: key}, on: {click: on_click}}, text)
 }
 
 /** A bar as wide as a share, behind or beside a number. */

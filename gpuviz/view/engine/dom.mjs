@@ -21,9 +21,20 @@ function fill(node, properties, children) {
   return node
 }
 
-/** Replaces what is in `node`; children that are null or false are left out. */
+/**
+ * Replaces what is in `node`; children that are null or false are left out. The keyboard's focus must not fall out of
+ * our page area, where keys mean something else: it goes to the new element of the same `data-focus`, else to a plot.
+ */
 export function setContent(node, ...children) {
+  const focused = node.contains(document.activeElement) && document.activeElement !== node ? document.activeElement : null
   node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false))
+  if (focused) keepFocus(node, focused.dataset.focus)
+}
+
+function keepFocus(node, key) {
+  const same = key === undefined ? undefined : [...node.querySelectorAll("[data-focus]")].find((candidate) => candidate.dataset.focus === key)
+  const target = same ?? node.closest(".gpuviz-app")?.querySelector(".gpuviz-plot")
+  target?.focus({preventScroll: true})
 }
 
 /** A coloured square in front of a name. */

@@ -23,6 +23,7 @@ export function listenToKeys(app, {store, flamegraph, toolbar, focusedView, retu
     d: () => pan(PAN_SHARE),
     n: () => actions.step_occurrence(1),
     p: () => actions.step_occurrence(-1),
+    x: actions.set_window_to_view,
     0: actions.reset,
     "/": toolbar.focusSearch,
     "?": () => actions.toggle_keys(),

@@ -10,7 +10,18 @@ export function occurrencesOf(trace, node, window) {
   const {box_start, box_duration} = trace
   return boxes
     .filter((box) => box_start[box] < to && box_start[box] + box_duration[box] > from)
-    .sort((a, b) => box_start[a] - box_start[b])
+    .sort((a, b) => box_start[a] - box_start[b] || a - b)
+}
+
+/** The occurrences of all nodes that a search found; a match below another match is among those of the other. */
+export function occurrencesOfMatches(trace, matches, window) {
+  const boxes = []
+  for (let node = 0; node < trace.node_count; node++) {
+    if (!matches[node]) continue
+    for (const box of occurrencesOf(trace, node, window)) boxes.push(box)
+    node = trace.node_last[node]
+  }
+  return boxes.sort((a, b) => trace.box_start[a] - trace.box_start[b] || a - b)
 }
 
 /**
@@ -62,13 +73,19 @@ function aroundBox(start, duration) {
   return [start - margin, start + duration + margin]
 }
 
-/** The occurrence whose middle comes next after (direction 1) or before (-1) `time`; -1 if there is none. */
-export function nextOccurrence({box_start, box_duration}, occurrences, time, direction) {
+/**
+ * The occurrence after (direction 1) or before (-1) `at`: a box among them (one step in their order, so that none with
+ * the same times is left out), or a time in ns (the nearest whose middle lies beyond it). -1 if there is none.
+ */
+export function nextOccurrence({box_start, box_duration}, occurrences, at, direction) {
+  const index = at.box === null ? -1 : occurrences.indexOf(at.box)
+  if (index >= 0) return occurrences[index + direction] ?? -1
   let best = -1
   let best_distance = Infinity
   for (const box of occurrences) {
-    const distance = (box_start[box] + box_duration[box] / 2 - time) * direction
-    if (distance > 0.5 && distance < best_distance) {
+    const distance = (box_start[box] + box_duration[box] / 2 - at.time) * direction
+    // Of those with one middle, a step forward begins at the first in order, a step back at the last.
+    if (distance > 0.5 && (direction > 0 ? distance < best_distance : distance <= best_distance)) {
       best = box
       best_distance = distance
     }

@@ -38,7 +38,7 @@ function buildView(name) {
   const plot = element("div", {
     class: "gpuviz-plot", tabindex: "0", role: "application", "data-lm-suppress-shortcuts": "true",
     "aria-label": `${PLOT_LABELS[name]}. W and S zoom, A and D move, arrow keys move the selection, N and P step through its `
-      + "occurrences, slash searches, Escape goes back, question mark lists the keys.",
+      + "occurrences, X makes what is shown the window, slash searches, Escape goes back, question mark lists the keys.",
   }, figure, lane_labels)
   return {section: element("section", {class: "gpuviz-view", data: {view: name}}, title, plot), title, figure, lane_labels, plot}
 }

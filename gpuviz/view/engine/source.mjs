@@ -55,13 +55,13 @@ export function createSource({store, panel}) {
   function lineName({place, node, callers}) {
     const full = [place, ...callers.map((caller) => caller.place)].map(printable).join("\n")
     return element("span", {class: "gpuviz-name-line"},
-      plainButton(shortPlace(place), full, () => actions.select_node(node)),
+      plainButton(shortPlace(place), full, place, () => actions.select_node(node)),
       element("span", {class: "gpuviz-muted gpuviz-function"}, frameLabel(trace, node)),
       callers.length ? element("span", {class: "gpuviz-muted gpuviz-callers", title: full}, `+ ${pluralText(callers.length, "caller")}`) : null)
   }
 
   function moreButton(count) {
-    const button = plainButton(shows_all ? "Show fewer" : `Show all ${countText(count)} lines`, "", () => {
+    const button = plainButton(shows_all ? "Show fewer" : `Show all ${countText(count)} lines`, "", "more", () => {
       shows_all = !shows_all
       drawLines()
     })
@@ -88,7 +88,7 @@ export function createSource({store, panel}) {
         element("div", {class: "gpuviz-cell"}, element("div", {class: "gpuviz-cell-label"}, printable(source.label)),
           element("div", {class: "gpuviz-code", role: "list"}, ...source.lines.map((text, index) => {
             const line = at.get(`${cell}:${index + 1}`)
-            return sourceLine(text, index + 1, line === undefined ? null : {
+            return sourceLine(text, index + 1, `${cell}:${index + 1}`, line === undefined ? null : {
               value: sums.value[line], node: sums.busiest[line], share: sums.value[line] / highest, is_selected: line === selected,
             })
           })))))
@@ -103,7 +103,7 @@ export function createSource({store, panel}) {
     return line ? line.offsetTop - code.offsetTop - 2.5 * line.offsetHeight : 0
   }
 
-  function sourceLine(text, number, found) {
+  function sourceLine(text, number, key, found) {
     const has_time = found !== null && found.value > 0
     const content = [
       element("span", {class: "gpuviz-line-time"}, has_time ? exactNumber(plainMetricText(state.metric, found.value), kind(), found.value) : ""),
@@ -113,7 +113,7 @@ export function createSource({store, panel}) {
     ]
     if (!has_time) return element("div", {class: "gpuviz-line", role: "listitem"}, ...content)
     return element("div", {class: `gpuviz-line ${found.is_selected ? "gpuviz-is-selected" : ""}`, role: "listitem", data: {line: number}},
-      element("button", {type: "button", class: "gpuviz-line-button", on: {click: () => actions.select_node(found.node)}}, ...content))
+      element("button", {type: "button", class: "gpuviz-line-button", data: {focus: key}, on: {click: () => actions.select_node(found.node)}}, ...content))
   }
 
   return {update}

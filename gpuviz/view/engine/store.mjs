@@ -6,7 +6,7 @@ import {buildCovers, copyTime, deviceTime} from "./sums.mjs"
 import {METRICS, aggregate, compileQuery, layoutTree, matchNodes, matchedTotal, spreadDown, statisticsOfNode} from "./tree.mjs"
 import {contextOf, flameRows} from "./flame_rows.mjs"
 import {indexLines} from "./lines.mjs"
-import {busiestCluster, nextOccurrence, occurrencesOf} from "./occurrences.mjs"
+import {busiestCluster, nextOccurrence, occurrencesOf, occurrencesOfMatches} from "./occurrences.mjs"
 
 /** The shortest view in ns: below it a pixel would be less than the clock tells. */
 const SHORTEST_VIEW = 20
@@ -30,6 +30,7 @@ export function createStore(trace, notify = () => {}) {
     drag_mode: "select",
     expanded_lanes: new Set(),
     view_before_selection: null,
+    steps_matches: false,
     hover: null,
     show_keys: false,
   }
@@ -101,8 +102,8 @@ export function createStore(trace, notify = () => {}) {
   function stepFrom() {
     const [from, to] = state.view
     const box = state.selected_box
-    if (box !== null && middleOf(box) >= from && middleOf(box) <= to) return middleOf(box)
-    return (from + to) / 2
+    if (box !== null && middleOf(box) >= from && middleOf(box) <= to) return {box, time: middleOf(box)}
+    return {box: null, time: (from + to) / 2}
   }
 
   const actions = {
@@ -111,6 +112,7 @@ export function createStore(trace, notify = () => {}) {
       if (!node) return actions.clear_selection()
       state.selected_node = node
       state.selected_box = null
+      state.steps_matches = false
       showFocus(zoom_flame ? node : contextOf(trace, derived.tree, node, state.focus_node))
       const cluster = zoom_view ? busiestCluster(trace, occurrencesOf(trace, node, state.window), state.window) : null
       if (cluster) {
@@ -125,12 +127,14 @@ export function createStore(trace, notify = () => {}) {
     select_box(box) {
       if (box === null || box < 0) return actions.clear_selection()
       state.selected_box = box
+      state.steps_matches = false
       state.selected_node = trace.box_node[box] > 0 ? trace.box_node[box] : null
       showFocus(state.selected_node ? contextOf(trace, derived.tree, state.selected_node, state.focus_node) : 0)
       notify("selection")
     },
 
     clear_selection() {
+      state.steps_matches = false
       state.selected_node = null
       state.selected_box = null
       if (state.view_before_selection) state.view = state.view_before_selection
@@ -159,6 +163,11 @@ export function createStore(trace, notify = () => {}) {
       recompute()
       showFocus(state.focus_node)
       notify("window", "selection")
+    },
+
+    /** Makes what the time axes show the window. */
+    set_window_to_view() {
+      actions.set_window(state.view)
     },
 
     set_metric(metric) {
@@ -195,10 +204,12 @@ export function createStore(trace, notify = () => {}) {
       notify("flame_range")
     },
 
-    /** Goes to the next (1) or previous (-1) occurrence of the selection. */
+    /** Goes to the next (1) or previous (-1) occurrence of the selection or, without one, of what the search found. */
     step_occurrence(direction) {
-      if (state.selected_node === null) return
-      const occurrences = occurrencesOf(trace, state.selected_node, state.window)
+      const steps_matches = derived.matches !== null && (state.selected_node === null || state.steps_matches)
+      if (state.selected_node === null && !steps_matches) return
+      const occurrences = steps_matches ? occurrencesOfMatches(trace, derived.matches, state.window)
+        : occurrencesOf(trace, state.selected_node, state.window)
       const box = nextOccurrence(trace, occurrences, stepFrom(), direction)
       if (box < 0) return
       rememberView()
@@ -206,7 +217,12 @@ export function createStore(trace, notify = () => {}) {
       const span = Math.min(state.view[1] - state.view[0], Math.max(SHORTEST_VIEW, 12 * trace.box_duration[box]))
       state.view = clampView([centre - span / 2, centre + span / 2])
       state.glides = true
-      state.selected_box = box
+      if (steps_matches) {
+        actions.select_box(box)
+        state.steps_matches = true
+      } else {
+        state.selected_box = box
+      }
       notify("selection", "view")
     },
 
@@ -243,7 +259,7 @@ export function createStore(trace, notify = () => {}) {
     reset() {
       Object.assign(state, {
         window: null, selected_node: null, selected_box: null, query: "", view: [...trace.extent],
-        view_before_selection: null, focus_node: 0, glides: true,
+        view_before_selection: null, focus_node: 0, glides: true, steps_matches: false,
       })
       recompute()
       showFocus(0)

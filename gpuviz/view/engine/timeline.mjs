@@ -248,7 +248,7 @@ export function createTimeline({store, plot, title, lane_labels, clip, theme, pa
     if (!expandable) return element("div", {class: "gpuviz-lane", title: lane.label, style}, text)
     const hint = is_expanded ? "Show with thin rows" : `Show all ${lane.row_count} rows`
     return element("button", {
-      type: "button", class: "gpuviz-lane", title: `${lane.label}\n${hint}`, style, "aria-expanded": String(is_expanded),
+      type: "button", class: "gpuviz-lane", title: `${lane.label}\n${hint}`, style, "aria-expanded": String(is_expanded), data: {focus: `lane ${index}`},
       on: {click: () => actions.toggle_lane(index)},
     }, element("span", {class: "gpuviz-caret", "aria-hidden": "true"}, is_expanded ? "▾" : "▸"), text)
   }

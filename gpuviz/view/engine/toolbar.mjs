@@ -7,7 +7,8 @@ import {LAYER_LABELS} from "./palette.mjs"
 const KEYS = [
   ["W S", "zoom in, out"],
   ["A D", "move left, right"],
-  ["N P", "next, previous occurrence of the selection"],
+  ["N P", "next, previous occurrence of the selection or search match"],
+  ["X", "make what the timeline shows the window"],
   ["↑ ↓ ← →", "move the selection in the flamegraph"],
   ["Enter", "zoom to the selection"],
   ["Esc", "one step back: selection, window, zoom"],

@@ -167,6 +167,31 @@ test("steps go through the occurrences of the selection, one by one", () => {
   assert.equal(state.selected_node, 1)
 })
 
+test("after a search, steps go through the matches without a selection", () => {
+  const {state, actions, trace, derived} = makeStore()
+  actions.step_occurrence(1)
+  assert.equal(state.selected_box, null)
+  actions.set_query("^kernel_")
+  actions.set_view([0, 20])
+  const visited = []
+  for (let i = 0; i < 100; i++) {
+    actions.step_occurrence(1)
+    if (visited[visited.length - 1] === state.selected_box) break
+    visited.push(state.selected_box)
+  }
+  const found = [...trace.activities.order].filter((box) => derived.matches[trace.box_node[box]])
+  found.sort((a, b) => trace.box_start[a] - trace.box_start[b] || a - b)
+  assert.ok(visited.length > 3)
+  assert.deepEqual(visited, found.slice(found.indexOf(visited[0])))
+})
+
+test("what is shown becomes the window", () => {
+  const {state, actions} = makeStore()
+  actions.set_view([12.4, 99.6])
+  actions.set_window_to_view()
+  assert.deepEqual(state.window, [12, 100])
+})
+
 test("reset brings back the start", () => {
   const {state, actions, derived, trace} = makeStore()
   actions.set_window([10, 100])

@@ -124,14 +124,30 @@ test("the busiest cluster has the most work; stepping visits every occurrence", 
   const [from, to] = busiestCluster(trace, occurrences, null)
   assert.ok(from < 5000 && from > 4900 && to > 5035 && to < 5100)
   const visited = []
-  let time = -1
-  for (let box = nextOccurrence(trace, occurrences, time, 1); box >= 0; box = nextOccurrence(trace, occurrences, time, 1)) {
+  let at = {box: null, time: -1}
+  for (let box = nextOccurrence(trace, occurrences, at, 1); box >= 0; box = nextOccurrence(trace, occurrences, at, 1)) {
     visited.push(box)
-    time = trace.box_start[box] + trace.box_duration[box] / 2
+    at = {box, time: trace.box_start[box] + trace.box_duration[box] / 2}
   }
   assert.deepEqual(visited, [0, 1, 2, 3, 4, 5, 6, 7])
-  assert.equal(nextOccurrence(trace, occurrences, 5022.5, -1), 4)
+  assert.equal(nextOccurrence(trace, occurrences, {box: null, time: 5022.5}, -1), 4)
   assert.equal(busiestCluster(trace, occurrencesOf(trace, 1, [100, 200]), [100, 200]), null)
+})
+
+test("stepping visits occurrences with the same times on several streams, there and back", () => {
+  const row = () => [[0, 10, 500].map((start) => ({start, duration: 6, node: 1}))]
+  const trace = makeTrace({
+    nodes: [{parent: -1, layer: "root", name: "r"}, {parent: 0, layer: "kernel", name: "k"}],
+    lanes: [0, 1, 2].map((index) => ({kind: "stream", label: `s${index}`, device: 0, rows: [row()[0]]})),
+  })
+  const occurrences = occurrencesOf(trace, 1, null)
+  for (const direction of [1, -1]) {
+    const visited = []
+    const next = (at) => nextOccurrence(trace, occurrences, at, direction)
+    for (let box = next({box: null, time: direction > 0 ? -1 : 1000}); box >= 0; box = next({box, time: 0})) visited.push(box)
+    assert.equal(visited.length, 9)
+    assert.deepEqual([...visited].sort(), [0, 1, 2, 3, 4, 5, 6, 7, 8])
+  }
 })
 
 test("every layer has a colour, and text on it has a contrast of at least 4.5", () => {
