@@ -45,7 +45,7 @@ engine:
 	tools/test_engine.sh
 
 bench: $(tools)
-	$(bin)/python tools/bench.py $(TRACES)
+	$(bin)/python benchmarks/load.py $(TRACES)
 
 lab: $(venv)/.installed-lab
 	$(bin)/jupyter lab notebooks/

@@ -44,7 +44,7 @@ ALLOWED_IN: dict[str, list[str]] = {
     "ipywidgets": ["notebook/*"],
     "torch": ["capture/*"],
 }
-NEVER_IN: dict[str, list[str]] = {"bokeh": ["view/geometry.py", "view/lod.py"]}
+NEVER_IN: dict[str, list[str]] = {"bokeh": ["view/geometry.py"]}
 INSIDE_FUNCTIONS_ONLY = {"cupti", "torch"}
 
 # Files that each draw one view; dashboard.py is where they meet.

@@ -33,3 +33,14 @@ def test_the_example_runs_and_leaves_what_it_says(tmp_path: Path) -> None:
     assert "exclusive_ns" in done.stdout
     assert (tmp_path / "training.gpuviz").stat().st_size < 1_000_000
     assert "<!doctype html>" in (tmp_path / "training.html").read_text(encoding="utf-8")[:20]
+
+
+def test_every_link_between_our_documents_leads_somewhere() -> None:
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    lost = [
+        f"{document.name}: {target}"
+        for document in documents
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text(encoding="utf-8"))
+        if not (document.parent / target).exists()
+    ]
+    assert lost == []

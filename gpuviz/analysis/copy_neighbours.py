@@ -13,7 +13,6 @@ from gpuviz.analysis.work import Work, by_name
 from gpuviz.model import Trace
 
 NONE = -1
-_FAR = np.iinfo(np.int64).max
 
 
 class Queued(NamedTuple):

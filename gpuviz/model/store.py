@@ -26,7 +26,6 @@ from gpuviz.model import schema
 from gpuviz.model.atomic import replacing
 from gpuviz.model.trace import TableSource, Trace, TraceMeta, check_columns
 
-SUFFIX = ".gpuviz"
 MANIFEST = "manifest.json"
 FORMAT_NAME = "gpuviz-trace"
 FORMAT_VERSION = 1
@@ -76,11 +75,7 @@ def _read_manifest(source: Path) -> dict[str, Any]:
     except UNREADABLE as error:
         raise _damaged(source, f"no readable manifest ({error})") from error
     except OSError as error:
-        raise TraceFileError(
-            f"Tried to open {source}: {error.strerror or error}. Check the path and its permissions.",
-            path=source,
-            found=str(error),
-        ) from error
+        raise _cannot_open(source, error) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT_NAME:
         raise _damaged(source, "an archive without a gpuviz manifest")
     found = f"format {manifest.get('format_version')}, schema {manifest.get('schema_version')}"
@@ -108,8 +103,10 @@ def _read_table(source: Path, name: str, sha256: str) -> pl.DataFrame:
     try:
         with zipfile.ZipFile(source) as archive:
             data = archive.read(f"{name}.parquet")
-    except (OSError, *UNREADABLE) as error:
+    except UNREADABLE as error:
         raise _damaged(source, f"its table {name!r} cannot be read ({error})") from error
+    except OSError as error:
+        raise _cannot_open(source, error, f" for its table {name!r}, which is read when it is first used") from error
     if hashlib.sha256(data).hexdigest() != sha256:
         raise _damaged(source, f"the checksum of its table {name!r} does not match")
     try:
@@ -139,4 +136,12 @@ def _damaged(source: Path, found: str) -> TraceFileError:
         path=source,
         found=found,
         supported=SUPPORTED,
+    )
+
+
+def _cannot_open(source: Path, error: OSError, purpose: str = "") -> TraceFileError:
+    return TraceFileError(
+        f"Tried to open {source}{purpose}: {error.strerror or error}. Check the path and its permissions.",
+        path=source,
+        found=str(error),
     )
