@@ -375,7 +375,11 @@ def test_replay_stays_modelled(tmp_path: Path) -> None:
     with profile(f"replay:{path}") as session:
         pass
     assert session.trace.meta.modelled
-    assert session.trace.meta.title == "m"
+    assert session.trace.meta.title == "m (replayed)"
+    with profile(f"replay:{path}", label="In [17]") as session:
+        pass
+    assert session.trace.meta.title == "m (replayed)"
+    assert session.trace.meta.properties["replayed_in"] == "In [17]"
 
 
 def test_replay_of_a_file_that_is_not_there(tmp_path: Path) -> None:
