@@ -147,6 +147,8 @@ class Copies:
         dtype = target.dtype or tensor.dtype
         rest = {"memory_format": target.memory_format} if target.memory_format is not None else {}
         pinned = is_pinned(tensor) if to_device else target.non_blocking
+        if to_device and tensor.layout == self._torch.strided and not tensor.is_meta:
+            machine.residence.require(tensor.numel() * dtype.itemsize)
         with self._operators(tensor, "aten::to", "aten::_to_copy"):
             with machine.unrecorded(Place.HOST):
                 result = tensor.to(dtype=dtype, copy=True, **rest)

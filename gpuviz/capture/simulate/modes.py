@@ -11,7 +11,7 @@ Both classes are made in a function because PyTorch may be imported inside funct
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuviz.capture.simulate.copies import Copies
@@ -71,12 +71,35 @@ def make_function_mode(machine: Machine, handlers: Mapping[Any, Handler]) -> Any
             place, kwargs = _place_from(kwargs)
         machine.place = place
         try:
-            result = func(*args, **kwargs)
+            try:
+                if place is Place.DEVICE:
+                    require_memory(func, args, kwargs)
+                result = func(*args, **kwargs)
+            except RuntimeError as error:
+                if machine.is_for_device(tensors_in(args, kwargs)):
+                    machine.residence.explain(error)
+                raise
             if machine.recorder is None or place is Place.PINNED:
                 finish(func, args, kwargs, result)
             return result
         finally:
             machine.place = before
+
+    def require_memory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A result that is too big for the device fails there, and does not fill the host's memory first."""
+        upper = 16
+        for length in _numbers_in(args, kwargs.values()):
+            upper *= max(1, length)
+        if machine.residence.allocator.fits(upper):
+            return
+        on_meta = {key: value for key, value in kwargs.items() if key != "generator"}
+        try:
+            with machine.unrecorded(Place.HOST):
+                wanted = func(*args, **{**on_meta, "device": "meta"})
+        except (RuntimeError, TypeError, ValueError, NotImplementedError):
+            return  # what is wrong with the arguments, the call itself says
+        for tensor in tensors_in(wanted):
+            machine.residence.require(tensor.numel() * tensor.element_size())
 
     def finish(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Outside of captures nobody but us looks at the results."""
@@ -90,6 +113,17 @@ def make_function_mode(machine: Machine, handlers: Mapping[Any, Handler]) -> Any
             machine.place_results(func.__name__, inputs, result)
 
     return SimulatedFunctions()
+
+
+def _numbers_in(*values: Any) -> Iterator[int]:
+    """Every whole number, and the lengths of every tensor: none of the sizes of a result is left out."""
+    for value in values:
+        if isinstance(value, int | float) and abs(value) < 2**63:
+            yield abs(int(value))
+        elif hasattr(value, "numel"):
+            yield value.numel()
+        elif isinstance(value, Iterable) and not isinstance(value, str):
+            yield from _numbers_in(*value)
 
 
 def _name_of(func: Any) -> tuple[str, str]:

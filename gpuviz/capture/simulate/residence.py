@@ -111,20 +111,34 @@ class Residence:
         self.allocator = allocator
         self._on_segment = on_segment
 
+    def require(self, size: int) -> None:
+        """Raise PyTorch's own error where memory of this size does not fit; asked before any is taken on the host."""
+        if not self.allocator.fits(size):
+            raise self.out_of_memory(f"{size / GIBI:.2f} GiB")
+
+    def out_of_memory(self, what: str) -> Exception:
+        """PyTorch's own error."""
+        from torch import OutOfMemoryError
+
+        error: Exception = OutOfMemoryError(
+            f"CUDA out of memory. Tried to allocate {what}. The simulated GPU has a total capacity "
+            f"of {self.allocator.memory_bytes / GIBI:.2f} GiB of which "
+            f"{self.allocator.allocated / GIBI:.2f} GiB is allocated by PyTorch."
+        )
+        return error
+
+    def explain(self, error: RuntimeError) -> None:
+        """Where the host has no memory for what the device would hold, that is the device's failure to the user."""
+        if "DefaultCPUAllocator" in str(error):
+            raise self.out_of_memory("more than the host that simulates it has") from error
+
     def place_storage(self, storage: Any) -> None:
         """The memory of this storage is the device's from now on; raises PyTorch's own error where it does not fit."""
         marks = storage.__dict__
         if type(marks.get(_MARK)) is DeviceMemory:
             return
         size = storage.nbytes()
-        if not self.allocator.fits(size):
-            from torch import OutOfMemoryError
-
-            raise OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {size / GIBI:.2f} GiB. The simulated GPU has a total capacity "
-                f"of {self.allocator.memory_bytes / GIBI:.2f} GiB of which "
-                f"{self.allocator.allocated / GIBI:.2f} GiB is allocated by PyTorch."
-            )
+        self.require(size)
         if self.allocator.allocate(size):
             self._on_segment()
         marks[_MARK] = DeviceMemory(self.allocator, size)

@@ -6,11 +6,13 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpuviz.capture.simulate import Simulator
+from gpuviz.capture.backend import CaptureRequest
+from gpuviz.capture.simulate import Simulator, gpu_named
 from gpuviz.errors import CaptureError
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("simulator")]
@@ -164,6 +166,38 @@ def test_out_of_memory(simulator: Simulator) -> None:
         with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 6\.00 GiB"):
             torch.empty(6 << 30, dtype=torch.int8, device="cuda")
         assert len(kept) == 2
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 80 << 30])
+def test_too_big_is_out_of_memory_before_the_host_fills(
+    simulator: Simulator, memory_bytes: int, captured: bool
+) -> None:
+    import torch
+
+    count = memory_bytes + 1024
+    attempts: list[Callable[[], Any]] = [
+        lambda: torch.empty(count, dtype=torch.int8, device="cuda"),
+        lambda: torch.ones((count // 8, 8), dtype=torch.uint8, device="cuda"),
+        lambda: torch.zeros(count, device="cuda"),
+        lambda: torch.rand(size=(2, count), device="cuda", generator=torch.Generator()),
+        lambda: torch.arange(0, count, device="cuda"),
+        lambda: torch.full_like(torch.empty(count, device="meta"), 1, device="cuda"),
+        lambda: torch.ones(1).new_zeros(count, device="cuda"),
+        lambda: torch.ones(1).expand(count).cuda(),
+        lambda: torch.ones(1, dtype=torch.int8).expand(count).to("cuda", torch.float64),
+        lambda: torch.nn.Linear(count, 1, device="meta").to_empty(device="cuda"),
+    ]
+    simulator.uninstall()
+    with Simulator(replace(gpu_named("H100"), memory_bytes=memory_bytes)) as small:
+        if captured:
+            small.start(CaptureRequest())
+        for attempt in attempts:
+            with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+                attempt()
+        assert torch.ones(8, device="cuda").sum().item() == 8
+        if captured:
+            small.stop().validate()
 
 
 def test_streams_and_events_outside_of_a_capture() -> None:

@@ -13,10 +13,10 @@ from gpuviz.capture.simulate import Simulator
 
 pytestmark = pytest.mark.torch
 
-DTYPES = (
-    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
-    "complex64 complex128 float8_e4m3fn float8_e5m2"
-).split()
+DTYPES = [
+    *("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16", "bfloat16"),
+    *("float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"),
+]
 SHAPES = {"0-d": (), "1-d": (3,), "2-d": (2, 3), "empty": (0,), "empty rows": (3, 0), "large": (30, 50)}
 WAYS: dict[str, Callable[[Any], str]] = {
     "repr": repr,
