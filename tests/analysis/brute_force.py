@@ -80,10 +80,11 @@ def device_time(trace: Trace, window: Window | None) -> list[Row]:
     result = []
     for device in trace.devices.iter_rows(named=True):
         rows = [row for row in activities(trace) if row["device_id"] == device["device_id"]]
-        row: Row = {"device_id": device["device_id"], "ordinal": device["ordinal"], "reliable": True}
+        row: Row = {"device_id": device["device_id"], "ordinal": device["ordinal"], "reliable": None}
         result.append(row)
         if not rows and window is None:
             continue
+        row["reliable"] = True
         kernels, copies, memsets = (
             instants([one for one in rows if one["table"] in tables], window)
             for tables in (("kernels", "graph_runs"), ("memcpys",), ("memsets",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -124,7 +125,8 @@ def test_repeating_launches(data: st.DataObject) -> None:
     window = data.draw(st.none() | windows_of(trace))
     gap = data.draw(st.none() | st.integers(0, 3))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpuviz.analysis.graph_gain.RUN_LENGTH", 2)
+        # The package's attribute of this name is the function, which hides its module.
+        patch.setattr(sys.modules["gpuviz.analysis.graph_gain"], "RUN_LENGTH", 2)
         found = graph_gain(trace, window, node_gap_ns=gap)
     assert_rows(found, brute_force_idle.graph_gain(trace, window, run_length=2, node_gap_ns=gap))
     assert (found["estimate_ns"].fill_null(0) <= found["gap_ns"].fill_null(0)).all()
