@@ -13,8 +13,11 @@ Known limits:
   CUDA graphs raise `CaptureError`; so do other parts of `torch.cuda` that are not modelled, such as clocks and power.
 - Streams do not slow each other down, and the L2 cache and the number of blocks do not change a kernel's time.
 - One GPU, one process: no NCCL, no peer copies, no data exchange with CuPy, Numba or JAX.
-- The hooks belong to the thread that turned the simulator on. Other threads see a GPU, and CUDA work in them raises
-  `CaptureError`; `pin_memory`, which data loaders call in a thread of their own, works everywhere.
+- The hooks belong to the thread that turned the simulator on. Operators on device tensors in other threads run, but
+  are not modelled and missing in the trace; making a device tensor there, or calling `torch.cuda`, raises
+  `CaptureError`. `pin_memory`, which data loaders call in a thread of their own, works everywhere.
+- Freeing a large device tensor frees CPU memory, which can take the host milliseconds that a GPU's caching allocator
+  would not; that time is in the trace, between operators.
 - The device draws random numbers from the generator of the CPU, `torch.Generator("cuda")` too.
 - `autocast("cuda")` follows the operator lists of `autocast("cpu")`. Recurrent layers run step by step, not as cuDNN
   does. nn.TransformerEncoderLayer leaves out its fused path of evaluation, as it does under every hook of this kind:
