@@ -179,9 +179,7 @@ def page(browser: Browser) -> Iterator[Page]:
     opened = context.new_page()
     errors: list[str] = []
     opened.errors = errors
-    opened.on(
-        "console", lambda message: message.type == "error" and errors.append(f"console: {message.text}")
-    )
+    opened.on("console", lambda message: message.type == "error" and errors.append(f"console: {message.text}"))
     opened.on("pageerror", lambda error: errors.append(f"thrown: {error}"))
     yield opened
     context.close()

@@ -91,9 +91,7 @@ def imports_of(path: Path) -> Iterator[Import]:
             assert node.level == 0, f"gpuviz/{file}:{node.lineno} imports relatively; write the full name"
             module = node.module or ""
             # `from gpuviz import model` names a layer, `from gpuviz.model import Trace` a thing in one.
-            yield from (
-                Import(file, node.lineno, f"{module}.{alias.name}", in_function) for alias in node.names
-            )
+            yield from (Import(file, node.lineno, f"{module}.{alias.name}", in_function) for alias in node.names)
         inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             yield from visit(child, inside)
@@ -157,9 +155,7 @@ def test_one_figure_never_imports_another() -> None:
 def test_importing_gpuviz_is_light() -> None:
     heavy = ["bokeh", "IPython", "ipywidgets", "anywidget", "torch", "cupti"]
     code = f"import gpuviz, sys; print(*[name for name in {heavy} if name in sys.modules])"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.split() == []
 

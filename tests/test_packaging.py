@@ -61,9 +61,7 @@ def tag_of(wheel: zipfile.ZipFile) -> str:
 def hook(tree: Path, call: str) -> str:
     """Call one function of hatchling's build interface, as a build frontend would."""
     code = f"from hatchling import build; print(build.{call})"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     return answer.stdout.split()[-1]
 
@@ -101,9 +99,7 @@ def test_without_a_compiler_the_wheel_is_pure_and_says_so(tree: Path) -> None:
     assert printed.count("no C compiler found") == 1
 
 
-def test_a_failed_compilation_is_a_pure_wheel_and_a_warning(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_compilation_is_a_pure_wheel_and_a_warning(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = tree.parent / "failing-cc"
     failing.write_text("#!/bin/sh\necho 'no such header' >&2\nexit 1\n")
     failing.chmod(0o755)

@@ -43,7 +43,8 @@ def device_time(trace: Trace, window: Window | None = None) -> pl.DataFrame:
     Null: nothing is known. Without a window that is a device without usable activity, which has no span. With a
     window it is a device that was not recorded at all; one that was recorded and has nothing in the window was idle.
     `reliable` is false when graph replays lack their kernel records (diagnostic ``graph_replay_without_kernels``):
-    busy is then a lower bound and idle an upper one; null where nothing is known. Raises `AnalysisError` for an impossible window.
+    busy is then a lower bound and idle an upper one; null where nothing is known. Raises `AnalysisError` for an
+    impossible window.
     """
     window = resolve_window(trace, window)
     intervals = DeviceIntervals(trace, window)

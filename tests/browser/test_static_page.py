@@ -75,6 +75,7 @@ def test_the_page_starts_with_the_numbers_of_the_whole_trace(output: Output) -> 
     text = output.root.inner_text()
     assert "49.00 µs" in text  # the summed GPU time: 21 of copies, 28 of kernels
     assert "exposed" in text
+    assert "(first to last activity; the trace has 56.00 µs)" in text
 
 
 def test_clicking_a_frame_selects_it_everywhere(output: Output) -> None:
@@ -107,12 +108,12 @@ def test_a_selected_window_recomputes_everything_for_it(output: Output) -> None:
     assert_numbers_are_those_of_the_analyses(output, TRACE, None)
 
 
-def test_the_metric_switch_shows_host_time_and_launches(output: Output) -> None:
+def test_the_metric_switch_shows_host_time_and_activities(output: Output) -> None:
     output.root.get_by_text("CPU time", exact=True).first.click()
     output.settle()
     assert output.state()["metric"] == "cpu"
     assert_numbers_are_those_of_the_analyses(output, TRACE, None)
-    output.root.get_by_text("Launches", exact=True).first.click()
+    output.root.get_by_role("button", name="GPU activities", exact=True).first.click()
     output.settle()
     assert output.numbers()["tree"]["inclusive"] == gpu_time(TRACE)["activities"].to_list()
 
@@ -186,7 +187,9 @@ def test_hovering_a_frame_tells_width_from_length(output: Output) -> None:
 
 
 def listen_for_leaked_keys(page: Page) -> None:
-    page.evaluate("() => { window.leaked = []; document.addEventListener('keydown', (e) => window.leaked.push(e.key)) }")
+    page.evaluate(
+        "() => { window.leaked = []; document.addEventListener('keydown', (e) => window.leaked.push(e.key)) }"
+    )
 
 
 def test_after_an_action_in_the_panel_keys_stay_with_the_view(output: Output) -> None:

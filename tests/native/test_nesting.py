@@ -97,9 +97,7 @@ def test_rows_that_overlap_never_share_a_depth(rows: list[Row]) -> None:
         pytest.param([(0, 0, 9), (0, 1, 5), (0, 3, 7)], 0, [-1, 0, 0], 0, 1, id="crosses inside a parent"),
     ],
 )
-def test_countable_by_eye(
-    rows: list[Row], tolerance: int, parents: list[int], bleeding: int, crossing: int
-) -> None:
+def test_countable_by_eye(rows: list[Row], tolerance: int, parents: list[int], bleeding: int, crossing: int) -> None:
     answer = nested(rows, tolerance)
     assert answer[0].tolist() == parents
     assert answer[3:] == (bleeding, crossing)

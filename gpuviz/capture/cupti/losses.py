@@ -65,5 +65,5 @@ def silent_gpu(gathered: Gathered, allowlist: Allowlist) -> str | None:
     return (
         f"{launched} calls put work on the GPU, and CUPTI recorded no kernel, copy or fill: GPU times are unknown, not "
         "zero. Look for another profiler (nsys, ncu, DCGM), a CUPTI that does not fit the driver, or launches that "
-        "only built a CUDA graph; `gpuviz doctor` tests one kernel."
+        "only built a CUDA graph."
     )

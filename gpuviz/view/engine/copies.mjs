@@ -1,7 +1,7 @@
 // Copy/compute overlap: per device and direction, how much of each pixel's time a copy ran, hidden under a kernel of
 // that device or exposed.
 
-import {element, exactNumber, setContent} from "./dom.mjs"
+import {element, exactNumber, modelledBadge, setContent} from "./dom.mjs"
 import {durationText, shareText} from "./text.mjs"
 import {copyAt, copyShares} from "./sums.mjs"
 import {paintFigure, setTimeTicks} from "./plots.mjs"
@@ -96,6 +96,7 @@ export function createCopies({store, plot, title, lane_labels, theme, page}) {
     const rows = derived.copy_time.filter((row) => row.union_ns > 0)
     setContent(title,
       element("strong", {}, "Copy/compute overlap"),
+      modelledBadge(trace.meta),
       ...rows.map((row) => element("span", {class: "gpuviz-title-number", data: {direction: row.direction}},
         `${row.label} `, exactNumber(durationText(row.union_ns), "ns", row.union_ns), ", ",
         element("span", {data: {"hidden-ns": row.hidden_ns}}, shareText(row.hidden_ns, row.union_ns)), " hidden")),

@@ -1,9 +1,10 @@
 // The panel below the plots: what is selected, in numbers; and the work below it, by name.
 
 import {element, exactNumber, setContent, swatch} from "./dom.mjs"
-import {METRIC_NAMES, bytesText, countText, durationText, metricText, printable, rateText, shareText, shortName} from "./text.mjs"
-import {boxName, frameLabel, isActivity, laneOfBox, layerOfBox, layerOfNode, pathTo, placeOfNode} from "./trace.mjs"
+import {METRIC_NAMES, bytesText, countText, durationText, metricText, printable, rateText, shareText} from "./text.mjs"
+import {boxName, frameLabel, isActivity, laneOfBox, layerOfBox, layerOfNode, pathTo, placeOfNode, shortLabel} from "./trace.mjs"
 import {exposureOfCopy} from "./sums.mjs"
+import {isUnrecorded} from "./tree.mjs"
 import {LAYER_LABELS} from "./palette.mjs"
 import {drawHistogram} from "./histogram.mjs"
 import {workBelow} from "./work.mjs"
@@ -58,7 +59,7 @@ export function createDetails({store, panel, theme}) {
     const shown = is_cut ? [path[0], null, ...path.slice(3 - WHOLE_PATH)] : path
     const steps = shown.map((step) => element("li", {}, step === null
       ? plainButton(`… ${path.length - WHOLE_PATH + 2} more`, "Show every caller", "callers", () => { shows_whole_path = true; drawSelected() })
-      : plainButton(shortName(frameLabel(trace, step), layerOfNode(trace, step)), frameLabel(trace, step), `caller ${step}`, () => actions.select_node(step))))
+      : plainButton(shortLabel(trace, frameLabel(trace, step), layerOfNode(trace, step)), frameLabel(trace, step), `caller ${step}`, () => actions.select_node(step))))
     return element("nav", {"aria-label": "Call path"}, element("ol", {class: "gpuviz-breadcrumb"}, ...steps))
   }
 
@@ -76,15 +77,16 @@ export function createDetails({store, panel, theme}) {
       [METRIC_NAMES[metric], [exactNumber(metricText(metric, inclusive), kind, inclusive), element("span", {class: "gpuviz-muted"}, ` ${shareText(inclusive, total)}`)], "inclusive"],
       ["of its own", [exactNumber(metricText(metric, exclusive), kind, exclusive)], "exclusive"],
     ]
-    if (calls !== null) rows.push(["calls", [exactNumber(countText(calls), "count", calls)], "calls"])
-    if (trace.activities.count) rows.push(["GPU activities", [exactNumber(countText(activities), "count", activities)], "activities"])
+    if (calls !== null || isUnrecorded(trace, shownNode())) rows.push(["calls", [exactNumber(countText(calls), "count", calls)], "calls"])
+    if (trace.activities.count && metric !== "launches") rows.push(["GPU activities", [exactNumber(countText(activities), "count", activities)], "activities"])
     return definitionList(rows)
   }
 
   function distributionOf(statistics) {
     const unit = state.metric === "cpu" ? "call" : "GPU activity"
     if (state.metric === "cpu" && statistics.calls === null) {
-      return [element("p", {class: "gpuviz-muted"}, "Not a call of the host: its time is that of the calls below it.")]
+      return [element("p", {class: "gpuviz-muted"}, isUnrecorded(trace, shownNode())
+        ? "Its calls were not recorded: its time is that of the recorded calls below it." : "Not a call of the host: its time is that of the calls below it.")]
     }
     if (statistics.count === 0) {
       return [element("p", {class: "gpuviz-muted"}, `No ${unit} at or below it starts ${state.window ? "in the window" : "in this trace"}.`)]
@@ -166,7 +168,7 @@ export function createDetails({store, panel, theme}) {
     const cell = (...content) => element("td", {class: "gpuviz-right"}, ...content)
     return element("tr", {data: {node: row.node}},
       element("td", {class: "gpuviz-name-cell"}, element("span", {class: "gpuviz-name-line"}, swatch(theme.palette.by_name[row.layer]),
-        plainButton(shortName(printable(row.name), row.layer), printable(row.name), `${row.layer} ${row.name}`, () => actions.select_node(row.node, {zoom_flame: false})))),
+        plainButton(shortLabel(trace, printable(row.name), row.layer), printable(row.name), `${row.layer} ${row.name}`, () => actions.select_node(row.node, {zoom_flame: false})))),
       cell(exactNumber(durationText(row.time_ns), "ns", row.time_ns)),
       cell(shareCell(row.time_ns, total)),
       cell(exactNumber(countText(row.count), "count", row.count)),

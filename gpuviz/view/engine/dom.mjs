@@ -42,6 +42,11 @@ export function swatch(color) {
   return element("span", {class: "gpuviz-swatch", style: {background: color}, "aria-hidden": "true"})
 }
 
+/** Stands at every picture of a trace that was not measured, so that a part of the page says it too. */
+export function modelledBadge({modelled}) {
+  return modelled ? element("span", {class: "gpuviz-badge", title: "Computed by the simulator, not measured"}, "modelled") : null
+}
+
 /** A number with its exact value on the element, for reading by programs: data-ns="1234". */
 export function exactNumber(text, kind, value) {
   return element("span", {class: "gpuviz-number", data: {[kind]: value ?? "unknown"}}, text)

@@ -1,8 +1,8 @@
 // The flamegraph: call paths as an icicle, root on top. Width is a sum over all calls, never the length of one.
 
-import {element, exactNumber, setContent} from "./dom.mjs"
-import {durationText, metricText, pluralText, shareText, shortName} from "./text.mjs"
-import {frameLabel, layerOfNode, pathTo} from "./trace.mjs"
+import {element, exactNumber, modelledBadge, setContent} from "./dom.mjs"
+import {durationText, metricText, pluralText, shareText} from "./text.mjs"
+import {frameLabel, layerOfNode, pathTo, shortLabel} from "./trace.mjs"
 import {chainMembers, visibleFrames} from "./flame_rows.mjs"
 import {fitLabels, paintFigure} from "./plots.mjs"
 import {makeGlider} from "./glide.mjs"
@@ -18,12 +18,12 @@ const NEAR_CALLERS = 5
 const METRIC_TITLES = {
   gpu: "GPU time by call path",
   cpu: "CPU time by call path",
-  launches: "GPU launches by call path",
+  launches: "GPU activities by call path",
 }
 const METRIC_WIDTHS = {
   gpu: "width = summed GPU time, not the length of one call",
   cpu: "width = summed time of the calls, not the length of one call",
-  launches: "width = number of kernels, copies and fills started",
+  launches: "width = number of kernels, copies and fills, not of launches",
 }
 
 export function createFlamegraph({store, plot, title, clip, theme}) {
@@ -151,14 +151,21 @@ export function createFlamegraph({store, plot, title, clip, theme}) {
   }
 
   function labelOfNode(node) {
-    return shortName(frameLabel(trace, node), layerOfNode(trace, node))
+    return shortLabel(trace, frameLabel(trace, node), layerOfNode(trace, node))
+  }
+
+  // Without the time of Python calls, what Python itself took is in no number.
+  function metricTitle() {
+    const is_partial = state.metric === "cpu" && !trace.called_layers.has("python")
+    return is_partial ? "CPU time in recorded operators and API calls" : METRIC_TITLES[state.metric]
   }
 
   function drawTitle() {
     const parts = [METRIC_WIDTHS[state.metric]]
     if (hidden_rows > 0) parts.push(`${pluralText(hidden_rows, "deeper row")} not shown: click a frame to zoom in`)
     setContent(title,
-      element("strong", {}, METRIC_TITLES[state.metric]),
+      element("strong", {}, metricTitle()),
+      modelledBadge(trace.meta),
       element("span", {class: "gpuviz-title-number"}, exactNumber(
         metricText(state.metric, derived.tree.total), state.metric === "launches" ? "count" : "ns", derived.tree.total,
       ), state.window ? ` in the window of ${durationText(state.window[1] - state.window[0])}` : ""),
@@ -169,7 +176,7 @@ export function createFlamegraph({store, plot, title, clip, theme}) {
 
   function searchSummary() {
     if (!derived.is_searching) return null
-    if (derived.query_error) return element("span", {class: "gpuviz-title-match"}, "search: not a regular expression")
+    if (derived.query_error) return element("span", {class: "gpuviz-title-match"}, `search: ${derived.query_error}`)
     return element("span", {class: "gpuviz-title-match"}, "search matches ", element("span", {
       data: {matched: derived.matched},
     }, shareText(derived.matched, derived.tree.total)))

@@ -1,6 +1,6 @@
 // Above the plots: what was captured, how busy each device was, and what is known to be missing.
 
-import {element, exactNumber, setContent} from "./dom.mjs"
+import {element, exactNumber, modelledBadge, setContent} from "./dom.mjs"
 import {countText, durationText, pluralText, printable, shareText} from "./text.mjs"
 
 export function createHeader({store, place, theme}) {
@@ -10,7 +10,7 @@ export function createHeader({store, place, theme}) {
   place.append(
     element("div", {class: "gpuviz-headline"},
       element("h3", {}, printable(meta.title || "GPU trace")),
-      meta.modelled ? element("span", {class: "gpuviz-badge", title: "Computed by the simulator, not measured"}, "modelled") : null,
+      modelledBadge(meta),
       element("span", {class: "gpuviz-muted"}, printable(meta.subtitle ?? "")),
       notesDisclosure(meta.notes ?? []),
       factsDisclosure(meta.facts ?? [])),
@@ -39,7 +39,9 @@ export function createHeader({store, place, theme}) {
     return element("div", {class: "gpuviz-device", title, data: {device: row.device}},
       element("div", {class: "gpuviz-device-name"}, printable(row.label)),
       element("div", {class: "gpuviz-device-busy"}, element("b", {data: {"busy-ns": row.busy_ns, "span-ns": row.span_ns}}, `${is_bound ? "≥ " : ""}${shareText(row.busy_ns, row.span_ns)}`),
-        is_bound ? " busy: graph replays lack their kernels" : " busy"),
+        ` busy of ${state.window ? "the window's" : "its"} ${durationText(row.span_ns)}`,
+        element("span", {class: "gpuviz-muted"}, state.window ? "" : ` (first to last activity; the trace has ${durationText(trace.end_ns)})`,
+          is_bound ? " graph replays lack their kernels" : "")),
       element("div", {class: "gpuviz-stack", "aria-hidden": "true"}, ...parts.map(([, value, color]) =>
         element("span", {style: {width: `${(100 * value) / (row.span_ns || 1)}%`, background: color}}))),
       element("div", {class: "gpuviz-device-parts"}, ...parts.map(([label, value, color, key]) => element("span", {},

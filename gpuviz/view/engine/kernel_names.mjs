@@ -19,6 +19,8 @@ const WRAPPERS = new Set([
 ])
 const IDENTIFIER = /(?<![\w$])[A-Za-z_]\w*(?!\w|::)/g
 
+const LONGEST_TAIL = 32
+
 const known_short_names = new Map()
 
 export function shortKernelName(name) {
@@ -30,6 +32,44 @@ export function shortKernelName(name) {
     known_short_names.set(name, short)
   }
   return short
+}
+
+/** Short names of those among `names` whose short names collide, with a tail that tells them apart: Map(name → label). */
+export function distinctShortNames(names) {
+  const groups = new Map()
+  for (const name of new Set(names)) {
+    const short = shortKernelName(name)
+    if (!groups.has(short)) groups.set(short, [])
+    groups.get(short).push(name)
+  }
+  const labels = new Map()
+  for (const [short, group] of groups) {
+    if (group.length < 2) continue
+    const taken = new Set()
+    for (const [index, tail] of differingParts(group).entries()) {
+      const label = tail ? `${short} · ${tail}` : short
+      labels.set(group[index], taken.has(label) ? `${label} #${index + 1}` : label)
+      taken.add(label)
+    }
+  }
+  return labels
+}
+
+// What is left of each name without the beginning and the end that all share, in whole words.
+function differingParts(names) {
+  const shared = (textOf) => {
+    const texts = names.map(textOf)
+    let count = 0
+    while (texts.every((text) => count < text.length && text[count] === texts[0][count])) count++
+    while (count > 0 && /\w/.test(texts[0][count - 1])) count--
+    return count
+  }
+  const first = shared((name) => name)
+  const last = shared((name) => [...name.slice(first)].reverse().join(""))
+  return names.map((name) => {
+    const part = name.slice(first, name.length - last)
+    return part.length > LONGEST_TAIL ? `…${part.slice(1 - LONGEST_TAIL)}` : part
+  })
 }
 
 function shorten(name) {

@@ -4,7 +4,7 @@
 
 import {drawnEnd, firstBoxInView} from "./trace.mjs"
 
-export const LEAST_PIXELS = 2
+const LEAST_PIXELS = 2
 
 /** The shortest duration drawn as a box of its own, so that at most `budget` boxes are in the view. */
 export function leastDrawn(trace, view, width, budget) {

@@ -28,8 +28,8 @@ const DARK_SURFACE = {
   frame: "#3C4248", selection: "#FFFFFF", band: "#1B1E22", window: "#F0E442", arrow: "#FFFFFF",
 }
 
-export const HIDDEN_COLOR = "#0072B2"
-export const EXPOSED_COLOR = "#D55E00"
+const HIDDEN_COLOR = "#0072B2"
+const EXPOSED_COLOR = "#D55E00"
 
 /** Everything that a view needs to colour itself: {is_dark, layer, text_on_layer, surface, …}. */
 export function makePalette(is_dark, layers) {

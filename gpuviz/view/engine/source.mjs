@@ -47,7 +47,7 @@ export function createSource({store, panel}) {
       element("td", {class: "gpuviz-right"}, shareCell(line.value, whole))))
     const table = element("table", {class: "gpuviz-table"}, element("thead", {}, element("tr", {},
       element("th", {scope: "col"}, "line"),
-      element("th", {class: "gpuviz-right", scope: "col"}, state.metric === "launches" ? "launches" : "time"),
+      element("th", {class: "gpuviz-right", scope: "col"}, state.metric === "launches" ? "GPU activities" : "time"),
       element("th", {class: "gpuviz-right", scope: "col"}, "share"))), element("tbody", {}, ...rows))
     setContent(lines_part, title, table, shown.length < ranked.length || shows_all ? moreButton(ranked.length) : null)
   }

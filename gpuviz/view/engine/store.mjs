@@ -3,7 +3,8 @@
 
 import {boxesBelow, isActivity} from "./trace.mjs"
 import {buildCovers, copyTime, deviceTime} from "./sums.mjs"
-import {METRICS, aggregate, compileQuery, layoutTree, matchNodes, matchedTotal, spreadDown, statisticsOfNode} from "./tree.mjs"
+import {METRICS, aggregate, layoutTree, matchedTotal, spreadDown, statisticsOfNode} from "./tree.mjs"
+import {TOO_SLOW, compileQuery, matchNodes} from "./search.mjs"
 import {contextOf, flameRows} from "./flame_rows.mjs"
 import {indexLines} from "./lines.mjs"
 import {busiestCluster, nextOccurrence, occurrencesOf, occurrencesOfMatches} from "./occurrences.mjs"
@@ -52,10 +53,11 @@ export function createStore(trace, notify = () => {}) {
 
   function search() {
     const {pattern, error} = compileQuery(state.query)
-    derived.query_error = error
     derived.is_searching = Boolean(state.query)
-    // A query that is not a regular expression matches nothing, and the search box says so.
-    derived.matches = derived.is_searching ? matchNodes(trace, pattern) : null
+    // A query that is not a regular expression, or takes too long, matches nothing, and the search box says so.
+    const found = derived.is_searching ? matchNodes(trace, pattern) : null
+    derived.query_error = derived.is_searching && found === null ? TOO_SLOW : error
+    derived.matches = derived.is_searching ? found ?? new Uint8Array(trace.node_count) : null
     derived.matched = derived.matches ? matchedTotal(trace, derived.tree.inclusive, derived.matches) : null
     derived.below_match = derived.matches ? spreadDown(trace, derived.matches) : null
   }

@@ -46,14 +46,14 @@ export function pluralText(count, noun, plural = `${noun}s`) {
   return `${countText(count)} ${count === 1 ? noun : plural}`
 }
 
-/** A value of the metric: a duration, or a number of launches. */
+/** A value of the metric: a duration, or a number of GPU activities. */
 export function metricText(metric, value) {
-  return metric === "launches" ? pluralText(value, "launch", "launches") : durationText(value)
+  return metric === "launches" ? pluralText(value, "GPU activity", "GPU activities") : durationText(value)
 }
 
-export const METRIC_NAMES = {gpu: "GPU time", cpu: "CPU time", launches: "Launches"}
+export const METRIC_NAMES = {gpu: "GPU time", cpu: "CPU time", launches: "GPU activities"}
 /** The same within a sentence. */
-export const METRIC_NOUNS = {gpu: "GPU time", cpu: "CPU time", launches: "launches"}
+export const METRIC_NOUNS = {gpu: "GPU time", cpu: "CPU time", launches: "GPU activities"}
 
 /** A value in a table whose heading already says what is counted. */
 export function plainMetricText(metric, value) {

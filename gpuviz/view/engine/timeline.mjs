@@ -1,8 +1,8 @@
 // The timeline: one lane per stream, wait, range and thread. Long boxes are drawn one by one, short ones as shading.
 
-import {element, exactNumber, setContent} from "./dom.mjs"
-import {countText, durationText, printable, shortName} from "./text.mjs"
-import {boxName, layerOfBox, nodeName} from "./trace.mjs"
+import {element, exactNumber, modelledBadge, setContent} from "./dom.mjs"
+import {durationText, pluralText, printable} from "./text.mjs"
+import {boxName, layerOfBox, nodeName, shortLabel} from "./trace.mjs"
 import {boxAt, fillColumns, leastDrawn, longBoxes, makeColumns} from "./level_of_detail.mjs"
 import {LABELLED_ROW, layoutLanes, rowAt, shownLabel} from "./lanes.mjs"
 import {fitLabels, paintFigure, setTimeTicks} from "./plots.mjs"
@@ -91,7 +91,7 @@ export function createTimeline({store, plot, title, lane_labels, clip, theme, pa
       const left = Math.max(trace.box_start[box], from)
       const pixels = (Math.min(drawnEndOf(box), to) - left) / pixel - 8
       if (pixels < 18) continue
-      const name = printable(shortName(boxName(trace, box), layerOfBox(trace, box)))
+      const name = shortLabel(trace, printable(boxName(trace, box)), layerOfBox(trace, box))
       candidates.push({
         x: left + 4 * pixel,
         y: layout.height - layout.row_top[row] - layout.row_height[row] / 2,
@@ -206,6 +206,7 @@ export function createTimeline({store, plot, title, lane_labels, clip, theme, pa
     const selected = state.selected_node
     setContent(title,
       element("strong", {}, "Timeline"),
+      modelledBadge(trace.meta),
       element("span", {class: "gpuviz-title-number"}, `${durationText(to - from)} shown`),
       state.window ? windowChip() : null,
       selected === null ? null : element("span", {class: "gpuviz-muted"}, `in colour: ${printable(nodeName(trace, selected))}`),
@@ -215,7 +216,7 @@ export function createTimeline({store, plot, title, lane_labels, clip, theme, pa
 
   function hintText() {
     const parts = []
-    if (drawn.short) parts.push(`${countText(drawn.short)} short intervals as shading`)
+    if (drawn.short) parts.push(`${pluralText(drawn.short, "short interval")} as shading`)
     if (state.selected_node !== null) parts.push("N / P: next, previous")
     else if (!state.window) parts.push(state.drag_mode === "select" ? "drag to select a window" : "drag to move")
     return parts.join(" · ")

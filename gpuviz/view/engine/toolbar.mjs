@@ -45,7 +45,7 @@ export function createToolbar({store, place, theme}) {
   function update(changed) {
     if (changed.has("query")) {
       if (search.value !== state.query) search.value = state.query
-      complaint.textContent = derived.query_error ? "not a regular expression" : ""
+      complaint.textContent = derived.query_error ?? ""
       search.setAttribute("aria-invalid", String(Boolean(derived.query_error)))
     }
     if (changed.has("metric")) metric.show(state.metric)

@@ -4,6 +4,7 @@ import {element, setContent, swatch} from "./dom.mjs"
 import {METRIC_NAMES, bytesText, countText, durationText, metricText, printable, rateText, shareText} from "./text.mjs"
 import {boxName, frameLabel, isActivity, laneOfBox, layerOfBox, layerOfNode, nodeName, pathTo, placeOfNode} from "./trace.mjs"
 import {exposureOfCopy} from "./sums.mjs"
+import {isUnrecorded} from "./tree.mjs"
 import {LAYER_LABELS} from "./palette.mjs"
 import {drawHistogram} from "./histogram.mjs"
 
@@ -76,14 +77,14 @@ export function createTooltip({store, box: tooltip, app, theme}) {
       rest > 0 ? element("div", {class: "gpuviz-muted"}, `and ${rest} more`) : null)
   }
 
-  function nodeRows({inclusive, exclusive, calls, activities}) {
+  function nodeRows({node, inclusive, exclusive, calls, activities}) {
     const {metric} = state
     const rows = [
       [METRIC_NAMES[metric], `${metricText(metric, inclusive)} · ${shareText(inclusive, derived.tree.total)}`],
       ["of its own", metricText(metric, exclusive)],
     ]
-    if (calls !== null) rows.push(["calls", countText(calls)])
-    if (activities || metric !== "cpu") rows.push(["GPU activities", countText(activities)])
+    if (calls !== null || isUnrecorded(trace, node)) rows.push(["calls", countText(calls)])
+    if (metric !== "launches" && (activities || metric !== "cpu")) rows.push(["GPU activities", countText(activities)])
     return rows
   }
 

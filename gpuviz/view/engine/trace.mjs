@@ -3,7 +3,8 @@
 // A box is one interval in one row of a lane. "Activity": a box in a stream lane (kernel, copy, fill, graph run).
 // "Call": a box in a thread lane. Open boxes (their end was never recorded) are drawn, but are in neither index.
 
-import {printable} from "./text.mjs"
+import {printable, shortName} from "./text.mjs"
+import {distinctShortNames} from "./kernel_names.mjs"
 
 export function createTrace({header, columns}) {
   const {meta, names, lanes, devices, directions, sources} = header
@@ -13,10 +14,13 @@ export function createTrace({header, columns}) {
   const boxes = boxColumns(header, columns, layers, nodes)
   const end_ns = Math.max(1, meta.end_ns ?? 0)
   const extent = extentOfBoxes(boxes, end_ns)
+  const calls = indexByNode(nodes.node_count, boxes, "thread", lanes)
   return Object.freeze({
     meta, names, layers, lanes, devices, directions, sources, end_ns, extent, ...nodes, ...boxes,
     activities: indexByNode(nodes.node_count, boxes, "stream", lanes),
-    calls: indexByNode(nodes.node_count, boxes, "thread", lanes),
+    calls,
+    called_layers: new Set(Array.from(calls.order).filter((box) => boxes.box_node[box] >= 0).map((box) => layers[boxes.box_layer[box]])),
+    kernel_labels: kernelLabels(names, nodes, layers),
     copies: copyColumns(columns),
   })
 }
@@ -101,7 +105,7 @@ function copyColumns({copy_box, copy_direction, copy_bytes}) {
 }
 
 /** The part of an index that belongs to the nodes first … last, as a view (no copy). */
-export function boxesOfNodes(index, first, last) {
+function boxesOfNodes(index, first, last) {
   return index.order.subarray(index.offset[first + 1], index.offset[last + 2])
 }
 
@@ -115,7 +119,24 @@ export function boxesOfNode(index, node) {
 }
 
 export function nodeName(trace, node) {
-  return trace.names[trace.frames.name[trace.node_frame[node]]]
+  return shownName(trace, trace.frames.name[trace.node_frame[node]])
+}
+
+function shownName({names}, index) {
+  const name = names[index] ?? ""
+  return name.trim() === "" ? "(no name)" : name
+}
+
+/** What is written on a small box: kernels whose short names would be the same keep what tells them apart. */
+export function shortLabel(trace, name, layer) {
+  return layer === "kernel" ? trace.kernel_labels.get(name) ?? shortName(name, layer) : shortName(name, layer)
+}
+
+function kernelLabels(names, {node_count, node_layer, node_frame, frames}, layers) {
+  const kernel = layers.indexOf("kernel")
+  const used = new Set()
+  for (let node = 0; node < node_count; node++) if (node_layer[node] === kernel) used.add(frames.name[node_frame[node]])
+  return distinctShortNames([...used].map((index) => printable(names[index] ?? "")))
 }
 
 /** A node's name as it is shown. */
@@ -130,7 +151,7 @@ export function layerOfNode(trace, node) {
 export function boxName(trace, box) {
   const node = trace.box_node[box]
   if (node >= 0) return nodeName(trace, node)
-  return trace.box_name[box] >= 0 ? trace.names[trace.box_name[box]] : "unknown"
+  return trace.box_name[box] >= 0 ? shownName(trace, trace.box_name[box]) : "unknown"
 }
 
 export function layerOfBox(trace, box) {
@@ -158,10 +179,6 @@ export function placeOfNode(trace, node) {
   return line > 0 ? `${place}:${line}` : place
 }
 
-export function isBelow(trace, node, ancestor) {
-  return node >= ancestor && node <= trace.node_last[ancestor]
-}
-
 /** The nodes from the root to `node`, both included. */
 export function pathTo(trace, node) {
   const path = []
@@ -170,7 +187,7 @@ export function pathTo(trace, node) {
 }
 
 /** Index of the first value in values[low, high) that is at least `wanted`. */
-export function lowerBound(values, low, high, wanted) {
+function lowerBound(values, low, high, wanted) {
   while (low < high) {
     const middle = (low + high) >>> 1
     if (values[middle] < wanted) low = middle + 1

@@ -2,12 +2,15 @@
 //
 // Nodes are numbered in preorder and parents come first, so a sum over subtrees is one backward pass.
 
-import {boxesBelow, boxesOfNode, layerOfNode, nodeName} from "./trace.mjs"
+import {boxesBelow, boxesOfNode, layerOfNode} from "./trace.mjs"
 import {clippedDuration} from "./sums.mjs"
 import {summarize} from "./statistics.mjs"
 
 /** Layers that only group calls: "how often did it run" has no answer. */
 const NOT_CALLS = ["root", "group", "cell", "line"]
+
+/** Layers that a capture may know from call stacks alone, without the time of each call. */
+const MAYBE_UNRECORDED = ["python", "module"]
 
 const GPU_LAYERS = ["kernel", "memcpy", "memset", "graph_run"]
 
@@ -80,29 +83,6 @@ export function layoutTree({node_count, node_parent}, inclusive) {
   return left
 }
 
-/** A regular expression (case-insensitive) from the search box: {pattern, error}; both null for an empty query. */
-export function compileQuery(query) {
-  if (!query) return {pattern: null, error: null}
-  try {
-    return {pattern: new RegExp(query, "i"), error: null}
-  } catch (error) {
-    return {pattern: null, error: error.message}
-  }
-}
-
-/** Per node 1 where its name matches. Each distinct name is tested once. */
-export function matchNodes(trace, pattern) {
-  const matches = new Uint8Array(trace.node_count)
-  if (!pattern) return matches
-  const answers = new Map()
-  for (let node = 0; node < trace.node_count; node++) {
-    const name = trace.frames.name[trace.node_frame[node]]
-    if (!answers.has(name)) answers.set(name, pattern.test(nodeName(trace, node)))
-    if (answers.get(name)) matches[node] = 1
-  }
-  return matches
-}
-
 /** Per node 1 where it or any of its callers is marked. */
 export function spreadDown({node_count, node_parent}, marks) {
   const spread = marks.slice()
@@ -129,7 +109,7 @@ export function statisticsOfNode(trace, tree, node) {
   const is_activity = GPU_LAYERS.includes(layerOfNode(trace, node))
   const is_cpu = tree.metric === "cpu"
   const calls = durationsIn(trace, is_activity && !is_cpu ? boxesOfNode(trace.activities, node) : own_calls, window)
-  const is_call = !NOT_CALLS.includes(layerOfNode(trace, node)) && !(is_cpu && is_activity)
+  const is_call = !NOT_CALLS.includes(layerOfNode(trace, node)) && !(is_cpu && is_activity) && !isUnrecorded(trace, node)
   return {
     node,
     inclusive: tree.inclusive[node],
@@ -138,6 +118,11 @@ export function statisticsOfNode(trace, tree, node) {
     activities: activities.length,
     ...summarize(is_cpu ? calls : activities),
   }
+}
+
+/** Whether the trace holds no call of the node's layer at all: then how often it ran is unknown, not 0. */
+export function isUnrecorded(trace, node) {
+  return MAYBE_UNRECORDED.includes(layerOfNode(trace, node)) && !trace.called_layers.has(layerOfNode(trace, node))
 }
 
 /** Whole durations of the boxes that start in the window. */

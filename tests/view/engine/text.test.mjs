@@ -3,7 +3,7 @@ import {test} from "node:test"
 import {
   bytesText, countText, durationText, makeClipper, metricText, pluralText, printable, rateText, shareText, shortName,
 } from "../../../gpuviz/view/engine/text.mjs"
-import {shortKernelName} from "../../../gpuviz/view/engine/kernel_names.mjs"
+import {distinctShortNames, shortKernelName} from "../../../gpuviz/view/engine/kernel_names.mjs"
 import {roundStep, timeTicks} from "../../../gpuviz/view/engine/axis.mjs"
 import {makeRandom} from "./payloads.mjs"
 
@@ -28,7 +28,7 @@ test("bytes, rates, shares, counts", () => {
   assert.equal(countText(null), "unknown")
   assert.equal(pluralText(1, "note"), "1 note")
   assert.equal(pluralText(2000, "note"), "2,000 notes")
-  assert.equal(metricText("launches", 2), "2 launches")
+  assert.equal(metricText("launches", 2), "2 GPU activities")
   assert.equal(metricText("gpu", 2), "2 ns")
 })
 
@@ -77,6 +77,16 @@ test("kernel names get short and stay telling", () => {
   for (const [long, short] of Object.entries(names)) assert.equal(shortKernelName(long), short)
   assert.equal(shortName("Memcpy HtoD (Pinned -> Device)", "memcpy"), "Copy HtoD (Pinned -> Device)")
   assert.equal(shortName("void f(int)", "python"), "void f(int)")
+})
+
+test("kernels of one short name keep what tells them apart", () => {
+  const names = ["void gemm<float, 4>(int)", "void gemm<c10::Half, 4>(int)", "void other<float>(int)", `f<${"a".repeat(99)}1>`, `f<${"a".repeat(99)}2>`]
+  const labels = distinctShortNames(names)
+  assert.equal(labels.get(names[0]), "gemm · float")
+  assert.equal(labels.get(names[1]), "gemm · c10::Half")
+  assert.equal(labels.get(names[2]), undefined)
+  assert.match(labels.get(names[3]), /^f · …a+1$/)
+  assert.equal(new Set(names.map((name) => labels.get(name) ?? shortKernelName(name))).size, names.length)
 })
 
 test("characters that hide or turn text are made visible", () => {

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict"
 import {test} from "node:test"
 import {
-  METRICS, aggregate, compileQuery, layoutTree, matchNodes, matchedTotal, statisticsOfNode,
+  METRICS, aggregate, layoutTree, matchedTotal, statisticsOfNode,
 } from "../../../gpuviz/view/engine/tree.mjs"
+import {TOO_SLOW, compileQuery, matchNodes} from "../../../gpuviz/view/engine/search.mjs"
+import {createStore} from "../../../gpuviz/view/engine/store.mjs"
+import {boxName, frameLabel} from "../../../gpuviz/view/engine/trace.mjs"
 import {indexLines, joinCallers, rankLines, sumLines} from "../../../gpuviz/view/engine/lines.mjs"
 import {workBelow} from "../../../gpuviz/view/engine/work.mjs"
 import {makeRandom, makeTrace, randomTrace} from "./payloads.mjs"
@@ -202,10 +205,59 @@ test("work below a frame: names add up to the frame, counts are by start", () =>
 test("statistics of a node: calls, activities, durations of what starts in the window", () => {
   const trace = recursive_trace()
   const whole = statisticsOfNode(trace, aggregate(trace, "gpu", null), 1)
-  assert.deepEqual([whole.inclusive, whole.exclusive, whole.activities, whole.calls], [15, 0, 2, 0])
+  assert.deepEqual([whole.inclusive, whole.exclusive, whole.activities, whole.calls], [15, 0, 2, null])
   assert.deepEqual([whole.min, whole.p50, whole.p99, whole.max, whole.mean, whole.sum], [5, 5, 10, 10, 7.5, 15])
   assert.equal(statisticsOfNode(trace, aggregate(trace, "gpu", null), 0).calls, null, "the root is not a call")
   const windowed = statisticsOfNode(trace, aggregate(trace, "gpu", [5, 60]), 0)
   // 5 of the first, all of the second, 30 of the third; two start in the window, with their whole durations.
   assert.deepEqual([windowed.inclusive, windowed.activities, windowed.sum, windowed.max], [40, 2, 90, 85])
+})
+
+test("patterns that could freeze the page are refused, others run", () => {
+  for (const query of ["(.*)*x", "(a+)+$", "(a|aa)*b", "((ab?)c)+x", "(a{2,})*", "(?:x*y){3,}", "a*b*c*d*e*f*g*h", "(a|b){2,}"]) {
+    const {pattern, error} = compileQuery(query)
+    assert.equal(pattern, null, query)
+    assert.match(error, /^too slow a regular expression/, query)
+  }
+  for (const query of ["gelu|gemm", "aten::(mm|addmm)", "(ab)+", "\\(a+\\)+", "[(a+)]+", "a.*b.*c", "(gemm|gelu)?_kernel", "f(?=x+)", "{", "a{2}b+"]) {
+    assert.equal(compileQuery(query).error, null, query)
+    assert.ok(compileQuery(query).pattern.test !== undefined)
+  }
+  const begin = performance.now()
+  assert.ok(!compileQuery(".*.*.*.*.*.*.*.*z").pattern.test("a".repeat(1000)))
+  assert.ok(performance.now() - begin < 1000)
+})
+
+test("a search that runs out of time finds nothing and says so", () => {
+  const trace = recursive_trace()
+  let time = 0
+  assert.equal(matchNodes(trace, /x/, () => (time += 300)), null)
+  const {actions, derived} = createStore(trace)
+  actions.set_query("(.*)*x")
+  assert.match(derived.query_error, /a repeat within a repeat/)
+  assert.equal(derived.matched, 0)
+  assert.match(TOO_SLOW, /regular expression/)
+})
+
+test("calls of Python functions and modules are unknown where none was recorded", () => {
+  const nodes = [
+    {parent: -1, layer: "root", name: "r"}, {parent: 0, layer: "python", name: "f"}, {parent: 1, layer: "module", name: "Linear"},
+    {parent: 2, layer: "op", name: "mm"}, {parent: 0, layer: "python", name: "g"}, {parent: 0, layer: "op", name: "never"},
+  ]
+  const callsOf = (rows) => {
+    const trace = makeTrace({nodes, lanes: [{kind: "thread", rows}]})
+    const tree = aggregate(trace, "cpu", null)
+    return nodes.map((_, node) => statisticsOfNode(trace, tree, node).calls)
+  }
+  assert.deepEqual(callsOf([[{start: 2, duration: 5, node: 3}]]), [null, null, null, 1, null, 0])
+  assert.deepEqual(callsOf([[{start: 0, duration: 9, node: 1}], [{start: 2, duration: 5, node: 3}]]), [null, 1, null, 1, 0, 0])
+})
+
+test("a frame or interval without a name is called that", () => {
+  const trace = makeTrace({
+    nodes: [{parent: -1, layer: "root", name: "r"}, {parent: 0, layer: "op", name: ""}, {parent: 0, layer: "op", name: " "}],
+    lanes: [{kind: "thread", rows: [[{start: 0, duration: 9, node: 1}]]}, {kind: "range", rows: [[{start: 0, duration: 9, name: ""}]]}],
+  })
+  assert.deepEqual([1, 2].map((node) => frameLabel(trace, node)), ["(no name)", "(no name)"])
+  assert.deepEqual([0, 1].map((box) => boxName(trace, box)), ["(no name)", "(no name)"])
 })
