@@ -9,7 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from gpuviz.analysis.device_time import device_time
-from gpuviz.analysis.idle import CAUSES, POSITIONS, idle
+from gpuviz.analysis.host_states import host_rows
+from gpuviz.analysis.idle_pieces import CAUSES, POSITIONS, DeviceIdle, idle_pieces
 from gpuviz.analysis.intervals import Ints
 from gpuviz.analysis.selection import device_of_stream, ints, resolve_window, usable
 from gpuviz.errors import AnalysisError
@@ -63,7 +64,7 @@ def graph_gain(trace: Trace, window: Window | None = None, *, node_gap_ns: int |
     window = resolve_window(trace, window)
     if node_gap_ns is not None and node_gap_ns < 0:
         raise AnalysisError(f"A gap of {node_gap_ns} ns between graph nodes was given. Give 0 or more, or None.")
-    pieces = idle(trace, window).select("device_id", "position", "cause", "gap_start_ns", "gap_end_ns")
+    idle = {one.device_id: one for one in idle_pieces(trace, window, host_rows(trace, window))}
     rows = []
     for known in device_time(trace, window).iter_rows(named=True):
         row: dict[str, Any] = {name: known[name] for name in ("device_id", "ordinal", "span_ns")}
@@ -73,7 +74,7 @@ def graph_gain(trace: Trace, window: Window | None = None, *, node_gap_ns: int |
             continue
         single, measured = _kernels(trace, window, known["device_id"])
         repeats = _repeating(single["name"])
-        gaps = _closable(pieces.filter(pl.col("device_id") == known["device_id"]), single, repeats)
+        gaps = _closable(idle.get(known["device_id"]), single, repeats)
         gap = node_gap_ns if node_gap_ns is not None else measured
         row |= {
             "launches": single.height,
@@ -146,17 +147,14 @@ def _dense(code: Ints) -> Ints:
     return dense
 
 
-def _closable(pieces: pl.DataFrame, single: pl.DataFrame, repeats: npt.NDArray[np.bool_]) -> Ints:
+def _closable(idle: DeviceIdle | None, single: pl.DataFrame, repeats: npt.NDArray[np.bool_]) -> Ints:
     """The lengths of the gaps between neighbouring repeating launches that a replay would do without."""
-    between = pieces["position"].to_physical().to_numpy() == POSITIONS.index("between")
-    causes = pieces["cause"].to_physical().to_numpy()
-    allowed = between & np.isin(causes, [CAUSES.index(cause) for cause in CLOSED_BY_GRAPHS])
-    begin, end = ints(pieces["gap_start_ns"]), ints(pieces["gap_end_ns"])
-    if not len(begin):
-        return begin
-    pieces_begin = np.flatnonzero(np.append(True, begin[1:] != begin[:-1]))
-    gaps = pieces_begin[np.logical_and.reduceat(allowed, pieces_begin)]
-    begin, end = begin[gaps], end[gaps]
+    if idle is None:
+        return np.empty(0, dtype=np.int64)
+    closed = idle.position == POSITIONS.index("between")
+    stays = ~np.isin(idle.pieces.cause, [CAUSES.index(cause) for cause in CLOSED_BY_GRAPHS])
+    closed[idle.gap[stays]] = False
+    begin, end = idle.gaps.start[closed], idle.gaps.end[closed]
     start, stop = ints(single["start_ns"]), ints(single["end_ns"])
     after = np.searchsorted(start, end)
     within = (after > 0) & (after < len(start))
