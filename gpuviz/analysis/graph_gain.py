@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gpuviz.analysis.device_time import device_time
 from gpuviz.analysis.host_states import host_rows
 from gpuviz.analysis.idle_pieces import CAUSES, POSITIONS, DeviceIdle, idle_pieces
 from gpuviz.analysis.intervals import Ints
@@ -65,25 +64,28 @@ def graph_gain(trace: Trace, window: Window | None = None, *, node_gap_ns: int |
     if node_gap_ns is not None and node_gap_ns < 0:
         raise AnalysisError(f"A gap of {node_gap_ns} ns between graph nodes was given. Give 0 or more, or None.")
     idle = {one.device_id: one for one in idle_pieces(trace, window, host_rows(trace, window))}
+    reliable = "graph_replay_without_kernels" not in trace.diagnostics["code"]
     rows = []
-    for known in device_time(trace, window).iter_rows(named=True):
-        row: dict[str, Any] = {name: known[name] for name in ("device_id", "ordinal", "span_ns")}
+    for device_id, ordinal in trace.devices.select("device_id", "ordinal").iter_rows():
+        row: dict[str, Any] = {"device_id": device_id, "ordinal": ordinal}
         rows.append(row)
-        if known["span_ns"] is None:
+        if device_id not in idle:
             row["reason"] = "not_recorded"
             continue
-        single, measured = _kernels(trace, window, known["device_id"])
+        span_ns = idle[device_id].span[1] - idle[device_id].span[0]
+        single, measured = _kernels(trace, window, device_id)
         repeats = _repeating(single["name"])
-        gaps = _closable(idle.get(known["device_id"]), single, repeats)
+        gaps = _closable(idle[device_id], single, repeats)
         gap = node_gap_ns if node_gap_ns is not None else measured
         row |= {
+            "span_ns": span_ns,
             "launches": single.height,
             "repeating_launches": int(repeats.sum()),
             "gaps": len(gaps),
             "gap_ns": int(gaps.sum()),
             "node_gap_ns": gap,
         }
-        if not known["reliable"]:
+        if not reliable:
             row["reason"] = "replays_without_kernels"
         elif not repeats.any():
             row["reason"] = "nothing_repeats"
@@ -91,7 +93,7 @@ def graph_gain(trace: Trace, window: Window | None = None, *, node_gap_ns: int |
             row["reason"] = "no_graph_to_measure"
         else:
             row["estimate_ns"] = int(np.maximum(gaps - gap, 0).sum())
-            row["estimate_share"] = row["estimate_ns"] / known["span_ns"] if known["span_ns"] else None
+            row["estimate_share"] = row["estimate_ns"] / span_ns if span_ns else None
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
@@ -147,10 +149,8 @@ def _dense(code: Ints) -> Ints:
     return dense
 
 
-def _closable(idle: DeviceIdle | None, single: pl.DataFrame, repeats: npt.NDArray[np.bool_]) -> Ints:
+def _closable(idle: DeviceIdle, single: pl.DataFrame, repeats: npt.NDArray[np.bool_]) -> Ints:
     """The lengths of the gaps between neighbouring repeating launches that a replay would do without."""
-    if idle is None:
-        return np.empty(0, dtype=np.int64)
     closed = idle.position == POSITIONS.index("between")
     stays = ~np.isin(idle.pieces.cause, [CAUSES.index(cause) for cause in CLOSED_BY_GRAPHS])
     closed[idle.gap[stays]] = False

@@ -92,7 +92,7 @@ def idle(
 
 
 def _table(trace: Trace, idle_time: DeviceIdle, rows: HostRows) -> pl.DataFrame:
-    device_id, gaps, pieces, gap, position = idle_time
+    device_id, _, gaps, pieces, gap, position = idle_time
     queued = np.flatnonzero(pieces.call != UNKNOWN)
     thread, callpath = (np.append(column, UNKNOWN)[pieces.row] for column in (rows.thread, rows.callpath))
     calls = trace.api_calls.select("thread_id", "callpath_id", "name")[pieces.call[queued]]

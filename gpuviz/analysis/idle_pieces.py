@@ -39,6 +39,7 @@ class DeviceIdle(NamedTuple):
     """The idle time of one device: its gaps, their pieces, and the place of the gap of each piece."""
 
     device_id: int
+    span: Window
     gaps: IntervalSet
     pieces: Pieces
     gap: Ints
@@ -47,7 +48,7 @@ class DeviceIdle(NamedTuple):
 
 
 def idle_pieces(trace: Trace, window: Window | None, rows: HostRows) -> Iterator[DeviceIdle]:
-    """The idle time of each device that has some; `rows` are the host rows of the same window."""
+    """The idle time of each device that has a span as in `device_time`; `rows` are the host rows of that window."""
     intervals = DeviceIntervals(trace, window)
     states = host_states(rows)
     in_flight = launched(trace, window, in_flight=True)
@@ -58,15 +59,13 @@ def idle_pieces(trace: Trace, window: Window | None, rows: HostRows) -> Iterator
         busy = union(*activities)
         span = window if window is not None else (int(activities.start[0]), int(activities.end.max()))
         gaps = _complement(busy, span)
-        if not len(gaps.start):
-            continue
         own = device_of_stream(trace)[in_flight.stream] == device_id
         queue = in_flight if own.all() else Launched(*(column[own] for column in in_flight))
         here = threads_of_device(trace, device_id)[rows.thread[states.row]]
         seen = states if here.all() else HostStates(*(column[here] for column in states))
         pieces = _pieces(gaps, queue, rows, seen)
         gap = np.searchsorted(gaps.start, pieces.start, side="right") - 1
-        yield DeviceIdle(device_id, gaps, pieces, gap, _positions(gaps, busy))
+        yield DeviceIdle(device_id, span, gaps, pieces, gap, _positions(gaps, busy))
 
 
 def _positions(gaps: IntervalSet, busy: IntervalSet) -> Ints:
